@@ -1,0 +1,139 @@
+"""Say why a server failed, from its log: the first cause, not the last line."""
+
+from __future__ import annotations
+
+import signal
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from orchestrator.diagnose.catalogue import Level, SignatureFile, catalogue
+from orchestrator.diagnose.entries import entries
+from orchestrator.diagnose.first_error import first_error
+from orchestrator.diagnose.match import Match, detect, matches
+from orchestrator.diagnose.reading import LogText, read_log, read_stream
+from orchestrator.diagnose.text import safe
+
+__all__ = ["Cause", "Diagnosis", "diagnose", "diagnose_stream", "first_cause"]
+
+
+@dataclass(frozen=True)
+class Cause:
+    """A signature that fits the log. Texts from the log are cleaned and masked."""
+
+    signature: str
+    title: str
+    level: Level
+    cause: str
+    fix: str
+    line: int | None
+    """1-based; None where the log is too large to count lines up to there."""
+    evidence: str
+    versions: str | None
+    source: str
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    engine: str | None
+    engine_version: str | None
+    findings: tuple[Cause, ...]
+    """Most likely first: causes in the order of the log, then consequences, then warnings."""
+    first_error: str | None
+    first_error_line: int | None
+    skipped_bytes: int
+    """Middle of a large log that was not looked at."""
+
+    @property
+    def explained(self) -> bool:
+        """False when the log holds an error that no signature of a failure fits."""
+        return self.first_error is None or any(f.level != "warning" for f in self.findings)
+
+    @property
+    def summary(self) -> str | None:
+        """One line: the first cause and what to do; None when the log holds no error."""
+        for finding in self.findings:
+            known = finding.level == "error" or (
+                finding.level == "consequence"
+                and (self.first_error is None or finding.line == self.first_error_line)
+            )
+            if known:
+                return f"{finding.evidence} -> {finding.cause} {finding.fix}"
+        return self.first_error
+
+
+def diagnose(log: Path) -> Diagnosis:
+    """What the log at `log` tells. Raises InputError when it cannot be read."""
+    return _diagnose(read_log(log))
+
+
+def diagnose_stream(stream: BinaryIO) -> Diagnosis:
+    """The same for a log that comes through a pipe."""
+    return _diagnose(read_stream(stream))
+
+
+def first_cause(log: Path, exit_status: int | None = None) -> str | None:
+    """Why a start failed, in one line; None when the log holds no error.
+
+    `exit_status` as `subprocess` gives it (negative for a signal): a server killed from outside
+    writes nothing, so then the signal is the cause.
+    """
+    summary = diagnose(log).summary
+    if summary is None and exit_status is not None:
+        return _SIGNALS.get(exit_status) or _SIGNALS.get(128 - exit_status)
+    return summary
+
+
+_SIGNALS = {
+    -signal.SIGKILL: "killed by signal 9 -> Most often the kernel, out of host memory. Look for"
+    " `Out of memory: Killed process` in the kernel log (`dmesg`); lower context, slots or model.",
+    -signal.SIGSEGV: "crashed with a segmentation fault -> A bug in the engine or a mismatched"
+    " driver or library. Try another version of the engine.",
+    -signal.SIGILL: "illegal instruction -> The engine was built for a newer CPU than this one."
+    " Build it on this machine.",
+    -signal.SIGABRT: "aborted without a message -> Start it again with verbose logging.",
+    -signal.SIGBUS: "bus error -> Shared memory or the disk under a mapped file is full."
+    " In a container give more with `--shm-size` or use `--ipc=host`.",
+}
+_RANK: dict[Level, int] = {"error": 0, "consequence": 1, "warning": 2}
+
+
+def _diagnose(log: LogText) -> Diagnosis:
+    files = catalogue()
+    benign = [pattern for file in files for pattern in file.benign]
+    read = tuple(entries(log.lines))
+    engine = detect(read, files)
+    error = first_error(read, benign, _consequences(files))
+    found = matches(read, files, engine, benign)
+    found.sort(key=lambda match: (_RANK[match.signature.level], match.order))
+    return Diagnosis(
+        engine.name,
+        engine.version,
+        tuple(_cause(match) for match in found),
+        safe(error.text) if error else None,
+        error.line if error else None,
+        log.skipped_bytes,
+    )
+
+
+def _consequences(files: tuple[SignatureFile, ...]) -> list[str]:
+    """Patterns of lines that report the failure of something else."""
+    known = (s for file in files for s in file.signatures if s.level == "consequence")
+    return [pattern for file in files for pattern in file.consequences] + [
+        pattern for s in known for pattern in s.patterns if isinstance(pattern, str)
+    ]
+
+
+def _cause(match: Match) -> Cause:
+    signature = match.signature
+    return Cause(
+        signature.id,
+        signature.title,
+        signature.level,
+        signature.cause,
+        signature.fix,
+        match.entry.number,
+        safe(match.entry.text),
+        signature.versions,
+        signature.source,
+    )

@@ -1,0 +1,117 @@
+"""The signatures: what goes wrong, how a log shows it, why, and what to do.
+
+Kept as data in `orchestrator/signatures/`, one file per engine and `any.yaml` for all. A pattern
+is plain text, compared without regard to case, in which `*` stands for anything on the same line
+and `{n}` for a number; so no pattern can be slow.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from importlib.resources import files
+from typing import Annotated, Literal
+
+import yaml
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+Level = Literal["error", "consequence", "warning"]
+Text = Annotated[str, Field(min_length=4)]
+
+_WILDCARD = re.compile(r"(\*|\{n\})")
+_NUMBER = re.compile(r"[-+]?\d{1,18}(?:\.\d{1,18})?")
+
+
+def find(pattern: str, low: str) -> float | None:
+    """Where `pattern` fits the lower-case line: the number at `{n}`, else 1.0; None if not."""
+    at = 0
+    value = 1.0
+    number_next = False
+    for part in _parts(pattern):
+        if part in ("*", "{n}"):
+            number_next = part == "{n}"
+            if number_next:
+                found = _NUMBER.match(low, at)
+                if not found:
+                    return None
+                value, at = float(found[0]), found.end()
+            continue
+        start = low.find(part, at)
+        if start < 0 or (number_next and start != at):
+            return None
+        at, number_next = start + len(part), False
+    return value
+
+
+@cache
+def _parts(pattern: str) -> tuple[str, ...]:
+    return tuple(p for p in _WILDCARD.split(pattern.lower()) if p)
+
+
+def _version_range(text: str) -> str:
+    try:
+        SpecifierSet(text)
+    except InvalidSpecifier as error:
+        raise ValueError(f"not a version range: {text}") from error
+    return text
+
+
+class _Data(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Pattern(_Data):
+    """A pattern whose number must lie in a range, on most of the lines that show it."""
+
+    text: Text
+    at_least: float | None = None
+    at_most: float | None = None
+    times: int = 1
+    """How many lines must fulfil it at least."""
+
+    def holds(self, value: float) -> bool:
+        return (self.at_least is None or value >= self.at_least) and (
+            self.at_most is None or value <= self.at_most
+        )
+
+
+class Signature(_Data):
+    id: str = Field(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$")
+    title: str
+    level: Level = "error"
+    """error: a cause. consequence: a report that something else failed. warning: the server
+    runs, but not as meant."""
+    patterns: tuple[Pattern | Text, ...] = Field(min_length=1)
+    requires: tuple[Text, ...] = ()
+    """Patterns that must all appear somewhere in the log."""
+    unless: tuple[Text, ...] = ()
+    """Patterns of which none may appear."""
+    cause: str
+    fix: str
+    versions: Annotated[str, AfterValidator(_version_range)] | None = None
+    """Engine versions it is seen in (for llama.cpp, build numbers); None is any."""
+    source: str
+
+
+class SignatureFile(_Data):
+    engine: Literal["vllm", "sglang", "llamacpp"] | None
+    markers: tuple[Text, ...] = ()
+    """Text that only this engine's logs contain."""
+    version_after: tuple[Text, ...] = ()
+    """Text directly before the engine's version."""
+    benign: tuple[Text, ...] = ()
+    """Lines that look like errors in the log of a healthy server."""
+    consequences: tuple[Text, ...] = ()
+    """Lines that only report that something else failed."""
+    signatures: tuple[Signature, ...]
+
+
+@cache
+def catalogue() -> tuple[SignatureFile, ...]:
+    """Every signature file, engines first: where a line fits two, the more specific comes first."""
+    folder = files("orchestrator") / "signatures"
+    return tuple(
+        SignatureFile.model_validate(yaml.safe_load((folder / f"{name}.yaml").read_text("utf-8")))
+        for name in ("vllm", "sglang", "llamacpp", "any")
+    )
