@@ -1,0 +1,17 @@
+"""The patches for SGLang, as data, and which of them an arm needs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from backends.base import Device, Speculation
+from backends.patch import Patch
+
+PATCHES: Mapping[str, Patch] = {}
+
+
+def needed(version: str, device: Device, speculation: Speculation) -> tuple[str, ...]:
+    """Ids of the patches that an arm needs, in the order in which they are applied."""
+    return tuple(
+        patch.id for patch in PATCHES.values() if patch.wanted(version, device, speculation)
+    )
