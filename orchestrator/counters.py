@@ -7,7 +7,7 @@ Meanings as vLLM's spec-decode metrics define them: a step is one verification p
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise, zip_longest
 
 from backends.base import CounterMap, RequestSpeculation, SpecRecord
@@ -86,7 +86,9 @@ def spec_record(
     if record is None or (draft_tokens is None and record.steps == 0):
         return None
     _check(record, draft_tokens)
-    return record
+    if draft_tokens is None or record.per_position is None:
+        return record
+    return replace(record, per_position=_fitted(record.per_position, draft_tokens))
 
 
 def _from_counters(phase: Counters) -> SpecRecord | None:
@@ -160,6 +162,16 @@ def _check(record: SpecRecord, draft_tokens: int | None) -> None:
             raise _contradiction(
                 f"{following} accepted at position {position + 1}, only {here} at {position}"
             )
+
+
+def _fitted(per_position: tuple[int, ...], draft_tokens: int) -> tuple[int, ...]:
+    """Exactly K positions: engines leave out the last ones or list some that cannot be reached."""
+    for position, count in enumerate(per_position[draft_tokens:], start=draft_tokens):
+        if count:
+            raise _contradiction(
+                f"{count} accepted at position {position}, of {draft_tokens} drafts"
+            )
+    return per_position[:draft_tokens] + (0,) * (draft_tokens - len(per_position))
 
 
 def _contradiction(what: str) -> EngineError:

@@ -64,6 +64,8 @@ def url(host: str, port: int) -> str:
 
 def usable_port(host: str, port: int | None) -> int:
     """`port`, or a free one for None. InputError when it cannot be bound."""
+    if port is not None and not 0 < port < 65536:  # getaddrinfo would take it modulo 65536
+        raise InputError(f"port {port} is not between 1 and 65535")
     try:
         family, kind, proto, _, address = socket.getaddrinfo(
             host, port or 0, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -74,8 +76,8 @@ def usable_port(host: str, port: int | None) -> int:
             probe.bind(address)
             bound: int = probe.getsockname()[1]
             return bound
-    except (OSError, OverflowError) as error:
-        in_use = isinstance(error, OSError) and error.errno == errno.EADDRINUSE
+    except OSError as error:
+        in_use = error.errno == errno.EADDRINUSE
         why = "is in use" if in_use else f"cannot be used: {error}"
         raise InputError(f"port {port} {why}", where=host, fix="Choose another one.") from None
 

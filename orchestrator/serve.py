@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -26,6 +25,7 @@ import httpx
 from backends.base import Backend, LaunchPlan, Request
 from backends.errors import EngineError
 from orchestrator import guard, launch
+from orchestrator.diagnose import first_cause
 from orchestrator.ready import wait_until_ready
 
 GRACE_S = 10.0
@@ -57,8 +57,11 @@ class Server:
         status = self._guard.poll()
         if status is None:
             return None
-        cause = _first_cause(self.log)
-        return f"{_ended(status)}: {cause}" if cause else _ended(status)
+        ended = _ended(status)
+        if cause := first_cause(self.log):
+            return f"{ended}: {cause}"
+        # Of some signals it can still say what usually sends them.
+        return first_cause(self.log, status) or ended
 
     def get(self, path: str) -> httpx.Response:
         """Raises httpx.HTTPError, also for a status other than 2xx."""
@@ -157,18 +160,6 @@ def _ended(status: int) -> str:
         return f"killed by {signal.Signals(number).name}"
     except ValueError:
         return f"exit status {status}"
-
-
-def _first_cause(log: Path) -> str | None:
-    try:
-        from orchestrator.diagnose import first_cause
-    except ImportError:
-        with contextlib.suppress(OSError), log.open(errors="replace") as lines:
-            for line in lines:
-                if re.search(r"\b(error|fatal|failed|exception)\b|Error:", line, re.I):
-                    return " ".join(line.split())[:300]
-        return None
-    return first_cause(log)
 
 
 def _facts(server: Server, paths: tuple[str, ...]) -> dict[str, Any]:

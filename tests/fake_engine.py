@@ -312,8 +312,9 @@ if __name__ == "__main__":
         print(text, flush=True)
     for path in OPTIONS.grandchild:
         child = subprocess.Popen(["sleep", "600"], start_new_session=True)
-        with open(path, "w") as file:
+        with open(f"{path}.new", "w") as file:
             file.write(str(child.pid))
+        os.rename(f"{path}.new", path)
     if OPTIONS.fail_start is not None:
         sys.exit(OPTIONS.fail_start)
     time.sleep(OPTIONS.slow_listen)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -61,8 +62,6 @@ def gone(pid: int) -> bool:
 
 def eventually(condition: Callable[[], bool], seconds: float = 5.0) -> bool:
     """Whether `condition` comes true in time."""
-    import time
-
     deadline = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > deadline:
