@@ -41,25 +41,27 @@ class Diagnosis:
     """Most likely first: causes in the order of the log, then consequences, then warnings."""
     first_error: str | None
     first_error_line: int | None
+    cause_missing: bool
+    """The log holds no error, or only reports that something else failed."""
     skipped_bytes: int
     """Middle of a large log that was not looked at."""
 
     @property
     def explained(self) -> bool:
         """False when the log holds an error that no signature of a failure fits."""
-        return self.first_error is None or any(f.level != "warning" for f in self.findings)
+        return self.first_error is None or self._top is not None
 
     @property
     def summary(self) -> str | None:
         """One line: the first cause and what to do; None when the log holds no error."""
-        for finding in self.findings:
-            known = finding.level == "error" or (
-                finding.level == "consequence"
-                and (self.first_error is None or finding.line == self.first_error_line)
-            )
-            if known:
-                return f"{finding.evidence} -> {finding.cause} {finding.fix}"
-        return self.first_error
+        top = self._top
+        return f"{top.evidence} -> {top.cause} {top.fix}" if top else self.first_error
+
+    @property
+    def _top(self) -> Cause | None:
+        """The finding that explains the failure: a consequence only where no cause is shown."""
+        levels = ("error", "consequence") if self.cause_missing else ("error",)
+        return next((f for f in self.findings if f.level in levels), None)
 
 
 def diagnose(log: Path) -> Diagnosis:
@@ -112,6 +114,7 @@ def _diagnose(log: LogText) -> Diagnosis:
         tuple(_cause(match) for match in found),
         safe(error.text) if error else None,
         error.line if error else None,
+        error is None or error.late,
         log.skipped_bytes,
     )
 

@@ -87,11 +87,18 @@ class Signature(_Data):
     """Patterns that must all appear somewhere in the log."""
     unless: tuple[Text, ...] = ()
     """Patterns of which none may appear."""
+    also_warnings: bool = False
+    """Whether a line that the engine marks as a warning or information shows an error too."""
     cause: str
     fix: str
     versions: Annotated[str, AfterValidator(_version_range)] | None = None
     """Engine versions it is seen in (for llama.cpp, build numbers); None is any."""
     source: str
+
+    def reads(self, level: str | None) -> bool:
+        """Whether a line of this log level can show the signature."""
+        quiet = level in ("DEBUG", "INFO", "WARNING")
+        return not quiet or self.level == "warning" or self.also_warnings
 
 
 class SignatureFile(_Data):

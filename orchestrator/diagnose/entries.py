@@ -23,7 +23,8 @@ _LEVELS = {
     "CRITICAL": "ERROR",
 }
 _PREFIXES = (
-    # Containers and process managers put their own mark first.
+    # Process managers put their own mark first: journald, then containers.
+    re.compile(r"[A-Z][a-z]{2} [ \d]\d [\d:]{8} [\w.-]{1,64} [\w.@-]{1,64}\[\d{1,10}\]: "),
     re.compile(r"(?:[\w.-]{1,40} {1,4}\| )?\d{4}-\d\d-\d\dT[\d:.]{8,20}(?:Z|[+-]\d\d:?\d\d) "),
     re.compile(r"\((?P<source>[A-Za-z_][^()\n]{0,40}pid=\d{1,10})\) "),
     re.compile(r"(?P<source>\[rank\d{1,4}\]): ?"),

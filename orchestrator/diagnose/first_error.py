@@ -31,6 +31,8 @@ _ANYWHERE = (
 class ErrorLine(NamedTuple):
     line: int | None
     text: str
+    late: bool = False
+    """Whether it only reports that something else failed."""
 
 
 def first_error(
@@ -50,7 +52,7 @@ def first_error(
         if any(find(pattern, low) is not None for pattern in benign):
             return
         late = any(find(pattern, low) is not None for pattern in consequences)
-        best.setdefault(rank + 2 if late else rank, error)
+        best.setdefault(rank + 2 if late else rank, error._replace(late=late))
 
     for entry in entries:
         text = entry.text.strip()

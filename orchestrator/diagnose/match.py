@@ -100,7 +100,7 @@ def matches(
 
 def _look(signature: Signature, state: _Progress, here: tuple[int, Entry] | None, low: str) -> None:
     for pattern, seen in zip(signature.patterns, state.patterns, strict=True):
-        if here is None:
+        if here is None or not signature.reads(here[1].level):
             break
         if isinstance(pattern, Pattern):
             value = find(pattern.text, low)

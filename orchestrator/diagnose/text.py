@@ -17,9 +17,11 @@ _NAMES = (
     r"(?:api[_-]?keys?|access[_-]?key|secret[_-]?key|hf[_-]?token|hugging[_-]?face[_-]?hub[_-]?token"
     r"|auth[_-]?token|access[_-]?token|token|secret|password|passwd|pwd|signature|authorization)"
 )
-_JOINT = r"(?:['\"]?\s{0,3}[=:]\s{0,3}[\[(]?|(?<=key) |(?<=token) |(?<=password) )"
+_JOINT = (
+    r"(?:['\"]?\s{0,3}[=:]\s{0,3}[\[(]?|(?<=[-_]key) |(?<=--token) |(?<=[-_]token) |(?<=password) )"
+)
 _NOT_SECRET = r"(?!(?:none|null|true|false|bearer|basic|\d{1,8})\b|\*\*\*)"
-_VALUE = r"[^\s'\",)\]&;]{4,}"
+_VALUE = r"[^\s'\",)\]&;<>|]{4,}"
 _SECRETS = (
     (
         re.compile(r"\b(hf_|sk-|gh[pousr]_|github_pat_|glpat-|xox[abprs]-)[\w-]{8,}"),
