@@ -9,7 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+if TYPE_CHECKING:
+    from backends.patch import Patch
 
 Speculation = Literal["none", "dflash", "dspark"]
 Device = Literal["cpu", "cuda"]
@@ -95,10 +98,13 @@ class Overlay:
     """
 
     source: str
-    changes: Mapping[str, Any]
     why: str
     placeholder: str
     """Stands in argv for the overlay's path, which exists only once the server starts."""
+    aliases: Mapping[str, str] = field(default_factory=dict)
+    """New key (dotted where nested) -> the key whose value it takes; an existing key is kept."""
+    changes: Mapping[str, Any] = field(default_factory=dict)
+    """Key (dotted where nested) -> value to set."""
 
 
 @dataclass(frozen=True)
@@ -118,6 +124,8 @@ class LaunchPlan:
     findings: tuple[Finding, ...] = ()
     draft_tokens: int | None = None
     """K as the engine will use it, after its own clamping."""
+    conditions: Mapping[str, str] = field(default_factory=dict)
+    """Settings that matter for matching and that this argv fixes: prefix cache, graphs."""
 
 
 @dataclass(frozen=True)
@@ -208,6 +216,18 @@ class SpecRecord:
     source: Literal["counters", "requests"]
 
 
+def conditions(spec: ServeSpec) -> dict[str, str]:
+    """What every plan of museorch fixes in the same way on all engines.
+
+    An engine argument can undo it, so arms that pass any are told apart by them.
+    """
+    return {
+        "prefix_cache": "off",
+        "graph_mode": "none (CPU)" if spec.device == "cpu" else "engine default",
+        "engine_args": " ".join(spec.extra_args),
+    }
+
+
 class Backend(Protocol):
     """An engine. Implemented by a frozen dataclass without inherited code."""
 
@@ -215,7 +235,17 @@ class Backend(Protocol):
     def name(self) -> str: ...
 
     @property
+    def formats(self) -> tuple[str, ...]:
+        """Weight formats it serves, the preferred one first."""
+        ...
+
+    @property
     def counters(self) -> CounterMap: ...
+
+    @property
+    def patches(self) -> Mapping[str, Patch]:
+        """Every declared patch of the engine, by id."""
+        ...
 
     def plan(self, spec: ServeSpec) -> LaunchPlan:
         """Launch settings for `spec`. Pure: no disk, no GPU, no os.environ."""
@@ -227,6 +257,10 @@ class Backend(Protocol):
 
     def chunk(self, event: Mapping[str, Any]) -> Chunk:
         """Read one decoded stream event. Raises ValueError when a field has the wrong shape."""
+        ...
+
+    def slot_context(self, facts: Mapping[str, Any]) -> int | None:
+        """Tokens a slot holds, out of the answers of the plan's fact_paths; None if not told."""
         ...
 
     def verification(self, spec: ServeSpec, sampling: Sampling) -> str:

@@ -1,9 +1,9 @@
 """The errors museorch expects, each carrying what happened, where, and what to do.
 
-    MuseorchError            exit status 1: museorch ran, and the answer is no
-    ├── InputError           exit status 2: a recipe, a file, a flag or a name is wrong
-    ├── EngineError          an engine is missing, did not install, did not start, or died
-    └── PatchError           a patch does not fit the environment it was meant for
+MuseorchError            exit status 1: museorch ran, and the answer is no
+├── InputError           exit status 2: a recipe, a file, a flag or a name is wrong
+├── EngineError          an engine is missing, did not install, did not start, or died
+└── PatchError           a patch does not fit the environment it was meant for
 """
 
 from __future__ import annotations

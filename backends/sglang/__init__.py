@@ -1,0 +1,5 @@
+"""SGLang's server."""
+
+from backends.sglang.launch import SGLANG
+
+__all__ = ["SGLANG"]

@@ -1,0 +1,5 @@
+"""vLLM's OpenAI-compatible server."""
+
+from backends.vllm.launch import VLLM
+
+__all__ = ["VLLM"]

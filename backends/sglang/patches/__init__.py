@@ -6,8 +6,11 @@ from collections.abc import Mapping
 
 from backends.base import Device, Speculation
 from backends.patch import Patch
+from backends.sglang.patches import cpu, dspark
 
-PATCHES: Mapping[str, Patch] = {}
+PATCHES: Mapping[str, Patch] = {
+    patch.id: patch for module in (dspark, cpu) for patch in module.PATCHES
+}
 
 
 def needed(version: str, device: Device, speculation: Speculation) -> tuple[str, ...]:

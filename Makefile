@@ -1,0 +1,34 @@
+# Everything museorch installs goes into .venv and into the cache it owns ($MUSEORCH_HOME, else
+# ~/.cache/museorch). Second runs find it there.
+PYTHON ?= python3
+BIN := .venv/bin
+ENGINES := llamacpp vllm sglang
+
+.PHONY: demo test check engines docs clean
+
+demo: .venv/ready
+	$(BIN)/museorch engines install llamacpp vllm
+	$(BIN)/museorch compare recipes/tiny-muse/demo.yaml
+
+test: check engines
+	$(BIN)/python -m pytest
+
+check: .venv/ready
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+engines: .venv/ready
+	$(BIN)/museorch engines install $(ENGINES)
+
+docs: .venv/ready
+	$(BIN)/python -m tools.docs
+
+.venv/ready: pyproject.toml
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "museorch needs Python 3.11 or newer; set PYTHON=...")'
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	touch $@
+
+clean:
+	rm -rf .venv

@@ -1,0 +1,197 @@
+"""llama-server: argv, requests and stream events.
+
+Flags as `llama-server --help` of the llama.cpp inside llama-cpp-python 0.3.36 shows them. It wants
+`--flag value` as two arguments; `--flag=value` is rejected.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from backends.base import (
+    PORT,
+    Call,
+    Chunk,
+    CounterMap,
+    Drafter,
+    Finding,
+    LaunchPlan,
+    Request,
+    RequestSpeculation,
+    Sampling,
+    ServeSpec,
+    conditions,
+)
+from backends.patch import Patch
+
+SPEC_TYPES = {"dflash": "draft-dflash", "dspark": "draft-dspark"}
+MANY_SLOTS = 8
+
+
+def effective_draft_tokens(drafter: Drafter, asked: int) -> int:
+    """K after the server's clamp: a block holds the anchor plus block_size - 1 drafts."""
+    return min(asked, drafter.block_size - 1)
+
+
+NO_PATCHES: Mapping[str, Patch] = {}
+
+
+@dataclass(frozen=True)
+class LlamaCpp:
+    name: str = "llamacpp"
+    formats: tuple[str, ...] = ("gguf",)
+    patches: Mapping[str, Patch] = field(default_factory=lambda: NO_PATCHES)
+    counters: CounterMap = CounterMap(
+        steps="llamacpp:spec_decode_num_drafts_total",
+        drafted="llamacpp:spec_decode_num_draft_tokens_total",
+        accepted="llamacpp:spec_decode_num_accepted_tokens_total",
+        per_position="llamacpp:spec_decode_num_accepted_tokens_per_pos_total",
+    )
+
+    def plan(self, spec: ServeSpec) -> LaunchPlan:
+        argv = [
+            spec.executable,
+            *("--model", spec.target.path),
+            *("--alias", spec.served_name),
+            *("--host", spec.host, "--port", PORT),
+            # -c is shared out over the slots, so it is slots times what one slot gets.
+            *("--ctx-size", str(spec.context_length * spec.slots)),
+            *("--parallel", str(spec.slots), "--no-kv-unified"),
+            *("--cache-type-k", spec.kv_dtype, "--cache-type-v", spec.kv_dtype),
+            *("--flash-attn", "on"),
+            # Left on, --fit changes settings to suit free memory.
+            *("--fit", "off"),
+            *("--no-cache-prompt", "--cache-ram", "0", "--no-context-shift"),
+            *("--metrics", "--no-ui", "--no-mmproj", "--offline"),
+            *("--log-colors", "off"),
+        ]
+        if spec.device == "cuda":
+            argv += ["--gpu-layers", "999"]
+        if spec.threads is not None:
+            argv += ["--threads", str(spec.threads), "--threads-batch", str(spec.threads)]
+        draft_tokens: int | None = None
+        if spec.drafter is not None and spec.draft_tokens is not None:
+            draft_tokens = effective_draft_tokens(spec.drafter, spec.draft_tokens)
+            argv += [
+                *("--model-draft", spec.drafter.weights.path),
+                *("--spec-type", SPEC_TYPES[spec.drafter.family]),
+                *("--spec-draft-n-max", str(draft_tokens)),
+                *("--spec-draft-n-min", "0", "--spec-draft-p-min", "0"),
+                *("--cache-type-k-draft", spec.kv_dtype, "--cache-type-v-draft", spec.kv_dtype),
+            ]
+            if spec.device == "cuda":
+                argv += ["--gpu-layers-draft", "999"]
+        return LaunchPlan(
+            backend=self.name,
+            argv=(*argv, *spec.extra_args),
+            env=dict(spec.extra_env),
+            health_path="/health",
+            start_timeout_s=60.0 if spec.device == "cpu" else 600.0,
+            fact_paths=("/props", "/v1/models"),
+            findings=tuple(self._findings(spec)),
+            draft_tokens=draft_tokens,
+            conditions=conditions(spec),
+        )
+
+    def _findings(self, spec: ServeSpec) -> list[Finding]:
+        found: list[Finding] = []
+        if spec.target.format != "gguf":
+            found.append(
+                Finding(
+                    "error",
+                    "format",
+                    f"llama.cpp reads GGUF files, not {spec.target.path}.",
+                    "Name a GGUF artefact, or make one with llama.cpp's converter.",
+                )
+            )
+        if spec.drafter is None or spec.draft_tokens is None:
+            return found
+        kept = effective_draft_tokens(spec.drafter, spec.draft_tokens)
+        if kept < spec.draft_tokens:
+            found.append(
+                Finding(
+                    "info",
+                    "draft-tokens-clamped",
+                    f"llama.cpp clamps K {spec.draft_tokens} to {kept} "
+                    f"(block {spec.drafter.block_size} less the anchor).",
+                )
+            )
+        if spec.slots >= MANY_SLOTS:
+            found.append(
+                Finding(
+                    "warning",
+                    "many-drafting-slots",
+                    f"{spec.slots} drafting slots: acceptance is reported to collapse "
+                    f"from {MANY_SLOTS} on (llama.cpp#27117).",
+                    "Use fewer slots, or watch position-0 acceptance.",
+                )
+            )
+        return found
+
+    def call(self, request: Request, model: str) -> Call:
+        del model
+        sampling = request.sampling
+        body: dict[str, Any] = {
+            "prompt": list(request.prompt_ids),
+            "n_predict": request.max_tokens,
+            "stream": True,
+            "return_tokens": True,
+            "cache_prompt": False,
+            "seed": request.seed,
+            "ignore_eos": request.fixed_length,
+            # The server's own order puts temperature last.
+            "samplers": ["temperature", "top_k", "top_p"],
+            "temperature": sampling.temperature,
+            "top_k": 1 if sampling.greedy else sampling.top_k,
+            "top_p": 1.0 if sampling.greedy else sampling.top_p,
+            "min_p": 0.0,
+            "typical_p": 1.0,
+            "top_n_sigma": -1.0,
+            "xtc_probability": 0.0,
+            "dynatemp_range": 0.0,
+            "mirostat": 0,
+            "repeat_penalty": 1.0,
+            "presence_penalty": 0.0,
+            "frequency_penalty": 0.0,
+            "dry_multiplier": 0.0,
+        }
+        if request.fixed_length:
+            body["logit_bias"] = [[token, False] for token in request.end_token_ids]
+        return Call("/completion", body)
+
+    def chunk(self, event: Mapping[str, Any]) -> Chunk:
+        if "error" in event:
+            return Chunk(error=str(event["error"]))
+        tokens = event.get("tokens", [])
+        if not isinstance(tokens, list):
+            raise ValueError(f"tokens is a {type(tokens).__name__}, not a list")
+        if not event.get("stop"):
+            return Chunk(token_ids=tuple(tokens))
+        timings = event.get("timings", {})
+        stop_type = str(event.get("stop_type", ""))
+        return Chunk(
+            token_ids=tuple(tokens),
+            finish={"limit": "length", "eos": "stop", "word": "stop"}.get(stop_type, stop_type),
+            prompt_tokens=event.get("tokens_evaluated"),
+            completion_tokens=event.get("tokens_predicted"),
+            # Absent, not 0, when nothing was drafted; the server counts no steps per request.
+            speculation=RequestSpeculation(
+                drafted=timings.get("draft_n"), accepted=timings.get("draft_n_accepted")
+            )
+            if "draft_n" in timings
+            else None,
+        )
+
+    def slot_context(self, facts: Mapping[str, Any]) -> int | None:
+        settings = (facts.get("/props") or {}).get("default_generation_settings") or {}
+        return settings.get("n_ctx")
+
+    def verification(self, spec: ServeSpec, sampling: Sampling) -> str:
+        if spec.drafter is None:
+            return "none"
+        return "exact-argmax" if sampling.greedy else "target-draw-equals-draft"
+
+
+LLAMACPP = LlamaCpp()

@@ -1,0 +1,202 @@
+"""SGLang: argv, requests and stream events. Flags of SGLang 0.5.18 to 0.5.23."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from backends.base import (
+    PORT,
+    Call,
+    Chunk,
+    CounterMap,
+    Finding,
+    LaunchPlan,
+    Request,
+    RequestSpeculation,
+    Sampling,
+    ServeSpec,
+    conditions,
+)
+from backends.patch import Patch
+from backends.sglang.patches import PATCHES, needed
+
+DTYPES = {"bf16": "bfloat16", "f16": "float16", "f32": "float32"}
+ALGORITHMS = {"dflash": "DFLASH", "dspark": "DSPARK"}
+
+ACCEPTED_KEYS = ("spec_num_correct_drafts", "spec_accepted_drafts", "spec_accept_token_num")
+DRAFTED_KEYS = ("spec_num_proposed_drafts", "spec_draft_token_num")
+HISTOGRAM_KEYS = ("spec_correct_drafts_histogram", "spec_accept_histogram")
+
+CPU_ENV = {
+    # PyPI has no CPU kernels for SGLang; the plain torch paths and Triton's interpreter serve.
+    "SGLANG_USE_CPU_ENGINE": "0",
+    "SGLANG_UNIFIED_RADIX_TREE_CORE_BACKEND": "python",
+    "TRITON_INTERPRET": "1",
+    "HF_HUB_OFFLINE": "1",
+}
+CPU_ARGS = (
+    *("--device", "cpu", "--attention-backend", "torch_native"),
+    *("--disable-overlap-schedule", "--disable-hybrid-swa-memory", "--grammar-backend", "none"),
+    *("--mem-fraction-static", "0.05"),
+)
+
+
+@dataclass(frozen=True)
+class Sglang:
+    name: str = "sglang"
+    formats: tuple[str, ...] = ("hf", "gguf")
+    patches: Mapping[str, Patch] = field(default_factory=lambda: PATCHES)
+    counters: CounterMap = CounterMap(
+        steps="sglang:spec_verify_calls_total", drafted=None, accepted=None, per_position=None
+    )
+
+    def plan(self, spec: ServeSpec) -> LaunchPlan:
+        gguf = spec.target.format == "gguf"
+        argv = [
+            *(spec.executable, "-m", "sglang.launch_server"),
+            *("--model-path", spec.target.path),
+            *("--served-model-name", spec.served_name),
+            *("--host", spec.host, "--port", PORT),
+            *("--dtype", DTYPES.get(spec.target.quantisation, "auto")),
+            *("--context-length", str(spec.context_length)),
+            *("--max-running-requests", str(spec.slots)),
+            *("--disable-radix-cache", "--enable-metrics", "--skip-server-warmup"),
+            *("--sampling-backend", "pytorch", "--random-seed", "0"),
+        ]
+        env = dict(spec.extra_env)
+        if gguf:
+            argv += ["--load-format", "gguf", "--quantization", "gguf"]
+        else:
+            argv += ["--language-model-only"]
+        if spec.device == "cpu":
+            argv += [*CPU_ARGS, "--max-total-tokens", str(spec.context_length * spec.slots)]
+            env = {**CPU_ENV, **env}
+            if spec.threads is not None:
+                env = {"OMP_NUM_THREADS": str(spec.threads), **env}
+        if spec.drafter is not None and spec.draft_tokens is not None:
+            argv += self._speculation(spec, spec.draft_tokens, target_is_gguf=gguf)
+        return LaunchPlan(
+            backend=self.name,
+            argv=(*argv, *spec.extra_args),
+            env=env,
+            health_path="/health",
+            start_timeout_s=600.0 if spec.device == "cpu" else 900.0,
+            fact_paths=("/server_info", "/v1/models"),
+            patches=needed(spec.engine_version, spec.device, spec.speculation),
+            findings=tuple(self._findings(spec)),
+            draft_tokens=spec.draft_tokens if spec.drafter else None,
+            conditions=conditions(spec),
+        )
+
+    def _speculation(self, spec: ServeSpec, k: int, *, target_is_gguf: bool) -> list[str]:
+        assert spec.drafter is not None
+        argv = [
+            *("--speculative-algorithm", ALGORITHMS[spec.drafter.family]),
+            *("--speculative-draft-model-path", spec.drafter.weights.path),
+            # SGLang counts the anchor: its number is drafts + 1.
+            *("--speculative-num-draft-tokens", str(k + 1)),
+        ]
+        if spec.drafter.family == "dflash":
+            argv += ["--speculative-dflash-block-size", str(k + 1)]
+        else:
+            argv += ["--speculative-dspark-block-size", str(k)]
+        if spec.drafter.weights.format == "gguf":
+            # Without this the drafter runs on random weights: accept length exactly 1.0, no error.
+            argv += ["--speculative-draft-model-quantization", "gguf"]
+        elif target_is_gguf:
+            # The drafter inherits the target's load format otherwise.
+            argv += ["--speculative-draft-load-format", "auto"]
+        if spec.device == "cpu":
+            argv += ["--speculative-draft-attention-backend", "torch_native"]
+        return argv
+
+    def _findings(self, spec: ServeSpec) -> list[Finding]:
+        found: list[Finding] = []
+        if spec.device == "cpu":
+            found.append(
+                Finding(
+                    "warning",
+                    "slow-on-cpu",
+                    "SGLang on a CPU runs its kernels in Triton's interpreter: right, but slow.",
+                    "Use it to check tokens and acceptance, not speed.",
+                )
+            )
+        return found
+
+    def call(self, request: Request, model: str) -> Call:
+        del model
+        sampling = request.sampling
+        params: dict[str, Any] = {
+            "max_new_tokens": request.max_tokens,
+            "min_new_tokens": request.max_tokens if request.fixed_length else 0,
+            "temperature": sampling.temperature,
+            "top_p": sampling.top_p,
+            "top_k": sampling.top_k if sampling.top_k > 0 else -1,
+            "min_p": 0.0,
+            "repetition_penalty": 1.0,
+            "presence_penalty": 0.0,
+            "frequency_penalty": 0.0,
+            "stop_token_ids": list(request.end_token_ids),
+            "ignore_eos": False,
+            "skip_special_tokens": False,
+            "sampling_seed": request.seed,
+        }
+        return Call(
+            "/generate",
+            {"input_ids": list(request.prompt_ids), "sampling_params": params, "stream": True},
+        )
+
+    def chunk(self, event: Mapping[str, Any]) -> Chunk:
+        if "error" in event:
+            error = event["error"]
+            return Chunk(
+                error=str(error.get("message", error) if isinstance(error, dict) else error)
+            )
+        meta = event.get("meta_info") or {}
+        ids = event.get("output_ids", [])
+        if not isinstance(ids, list):
+            raise ValueError(f"output_ids is a {type(ids).__name__}, not a list")
+        reason = meta.get("finish_reason")
+        finish = reason.get("type") if isinstance(reason, dict) else reason
+        return Chunk(
+            token_ids=tuple(ids),
+            finish=finish,
+            prompt_tokens=meta.get("prompt_tokens"),
+            completion_tokens=meta.get("completion_tokens"),
+            speculation=_request_speculation(meta) if finish else None,
+        )
+
+    def slot_context(self, facts: Mapping[str, Any]) -> int | None:
+        return (facts.get("/server_info") or {}).get("context_length")
+
+    def verification(self, spec: ServeSpec, sampling: Sampling) -> str:
+        if spec.drafter is None:
+            return "none"
+        if sampling.greedy:
+            return "exact-argmax"
+        if spec.drafter.family == "dflash":
+            return "target-only sampling, greedy draft"
+        return "rejection-sampling, sampled draft"
+
+
+def _request_speculation(meta: Mapping[str, Any]) -> RequestSpeculation | None:
+    """Reads `meta_info` under the key names SGLang has used over its versions."""
+
+    def first(keys: tuple[str, ...]) -> Any:
+        return next((meta[key] for key in keys if meta.get(key) is not None), None)
+
+    steps = meta.get("spec_verify_ct")
+    if steps is None:
+        return None
+    histogram = first(HISTOGRAM_KEYS)
+    return RequestSpeculation(
+        steps=steps,
+        drafted=first(DRAFTED_KEYS),
+        accepted=first(ACCEPTED_KEYS),
+        histogram=tuple(histogram) if histogram else None,
+    )
+
+
+SGLANG = Sglang()

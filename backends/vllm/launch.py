@@ -1,0 +1,225 @@
+"""vLLM: argv, requests and stream events. Flags of vLLM 0.28 to 0.33."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from backends.base import (
+    PORT,
+    Call,
+    Chunk,
+    CounterMap,
+    Finding,
+    LaunchPlan,
+    Overlay,
+    Request,
+    RequestSpeculation,
+    Sampling,
+    ServeSpec,
+    conditions,
+)
+from backends.patch import Patch
+from backends.vllm.patches import PATCHES, needed
+
+DTYPES = {"bf16": "bfloat16", "f16": "float16", "f32": "float32"}
+KV_DTYPES = {"bf16": "bfloat16", "f16": "float16", "f32": "auto"}
+MIN_BATCHED_TOKENS = 8192
+TARGET_OVERLAY = "{target-overlay}"
+DRAFTER_OVERLAY = "{drafter-overlay}"
+
+
+@dataclass(frozen=True)
+class Vllm:
+    name: str = "vllm"
+    formats: tuple[str, ...] = ("hf",)
+    patches: Mapping[str, Patch] = field(default_factory=lambda: PATCHES)
+    counters: CounterMap = CounterMap(
+        steps="vllm:spec_decode_num_drafts_total",
+        drafted="vllm:spec_decode_num_draft_tokens_total",
+        accepted="vllm:spec_decode_num_accepted_tokens_total",
+        per_position="vllm:spec_decode_num_accepted_tokens_per_pos_total",
+    )
+
+    def plan(self, spec: ServeSpec) -> LaunchPlan:
+        overlays = self._overlays(spec)
+        paths = {overlay.source: overlay.placeholder for overlay in overlays}
+        # `vllm serve` of the CPU wheel dies looking for its own metadata; the module works.
+        argv = [
+            *(spec.executable, "-m", "vllm.entrypoints.openai.api_server"),
+            *("--model", paths.get(spec.target.path, spec.target.path)),
+            *("--served-model-name", spec.served_name),
+            *("--host", spec.host, "--port", PORT),
+            *("--dtype", DTYPES.get(spec.target.quantisation, "auto")),
+            *("--max-model-len", str(spec.context_length)),
+            *("--max-num-seqs", str(spec.slots)),
+            *("--max-num-batched-tokens", str(batched_tokens(spec))),
+            *("--no-enable-prefix-caching", "--language-model-only"),
+            *("--generation-config", "vllm", "--seed", "0"),
+        ]
+        env = {"VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1", **spec.extra_env}
+        if spec.device == "cpu":
+            argv += ["--enforce-eager"]
+            env = {"VLLM_CPU_KVCACHE_SPACE": "1", "HF_HUB_OFFLINE": "1", **env}
+            if spec.threads is not None:
+                env = {"OMP_NUM_THREADS": str(spec.threads), **env}
+        elif spec.kv_dtype != "bf16":
+            argv += ["--kv-cache-dtype", KV_DTYPES[spec.kv_dtype]]
+        if spec.drafter is not None:
+            argv += [
+                *("--speculative-config", self._speculative_config(spec, paths)),
+                *("--per-request-spec-decode-metrics", "summary"),
+            ]
+            if spec.device == "cpu":
+                # The V1 runner wants all drafting layers in one KV cache group.
+                argv += ["--disable-hybrid-kv-cache-manager"]
+        return LaunchPlan(
+            backend=self.name,
+            argv=(*argv, *spec.extra_args),
+            env=env,
+            health_path="/health",
+            start_timeout_s=300.0 if spec.device == "cpu" else 900.0,
+            fact_paths=("/version", "/v1/models"),
+            patches=needed(spec.engine_version, spec.device, spec.speculation),
+            overlays=overlays,
+            findings=tuple(self._findings(spec)),
+            draft_tokens=spec.draft_tokens if spec.drafter else None,
+            conditions=conditions(spec),
+        )
+
+    def _speculative_config(self, spec: ServeSpec, paths: Mapping[str, str]) -> str:
+        assert spec.drafter is not None
+        path = spec.drafter.weights.path
+        return json.dumps(
+            {
+                "method": spec.drafter.family,
+                "model": paths.get(path, path),
+                "num_speculative_tokens": spec.draft_tokens,
+            }
+        )
+
+    def _overlays(self, spec: ServeSpec) -> tuple[Overlay, ...]:
+        """Config keys that the V1 runner, the one of CPU builds, looks for in other places."""
+        if spec.drafter is None or spec.device != "cpu":
+            return ()
+        return (
+            Overlay(
+                spec.target.path,
+                "the V1 runner reads image_token_index; the checkpoint says image_token_id",
+                TARGET_OVERLAY,
+                aliases={"image_token_index": "image_token_id"},
+            ),
+            Overlay(
+                spec.drafter.weights.path,
+                "the V1 runner reads dflash_config; the checkpoint has these keys at top level",
+                DRAFTER_OVERLAY,
+                aliases={
+                    "dflash_config.target_layer_ids": "target_layer_ids",
+                    "dflash_config.mask_token_id": "mask_token_id",
+                },
+            ),
+        )
+
+    def _findings(self, spec: ServeSpec) -> list[Finding]:
+        found: list[Finding] = []
+        if spec.target.format != "hf":
+            found.append(
+                Finding(
+                    "error",
+                    "format",
+                    f"vLLM serves Muse Glimmer from a Hugging Face folder, not {spec.target.path}.",
+                    "Name an artefact of format hf.",
+                )
+            )
+        if spec.speculation == "dspark" and spec.device == "cpu":
+            found.append(
+                Finding(
+                    "error",
+                    "dspark-needs-v2-runner",
+                    "DSpark needs vLLM's V2 model runner, which CPU builds do not have.",
+                    "Use a GPU, or backend llamacpp or sglang on this machine.",
+                )
+            )
+        return found
+
+    def call(self, request: Request, model: str) -> Call:
+        sampling = request.sampling
+        body: dict[str, Any] = {
+            "model": model,
+            "prompt": list(request.prompt_ids),
+            "max_tokens": request.max_tokens,
+            "stream": True,
+            "stream_options": {"include_usage": True},
+            "return_token_ids": True,
+            "seed": request.seed,
+            "temperature": sampling.temperature,
+            "top_p": sampling.top_p,
+            "top_k": sampling.top_k,
+            "min_p": 0.0,
+            "repetition_penalty": 1.0,
+            "presence_penalty": 0.0,
+            "frequency_penalty": 0.0,
+            "stop_token_ids": list(request.end_token_ids),
+            "ignore_eos": False,
+            # Masks the end tokens until that many tokens are out, with a drafter too.
+            "min_tokens": request.max_tokens if request.fixed_length else 0,
+            "skip_special_tokens": False,
+        }
+        return Call("/v1/completions", body)
+
+    def chunk(self, event: Mapping[str, Any]) -> Chunk:
+        if "error" in event:
+            error = event["error"]
+            return Chunk(
+                error=str(error.get("message", error) if isinstance(error, dict) else error)
+            )
+        tokens: tuple[int, ...] = ()
+        finish: str | None = None
+        choices = event.get("choices", [])
+        if choices:
+            ids = choices[0].get("token_ids")
+            if ids is not None and not isinstance(ids, list):
+                raise ValueError(f"choices[0].token_ids is a {type(ids).__name__}, not a list")
+            tokens = tuple(ids) if ids else ()
+            finish = choices[0].get("finish_reason")
+        usage = event.get("usage") or {}
+        return Chunk(
+            token_ids=tokens,
+            finish=finish,
+            prompt_tokens=usage.get("prompt_tokens"),
+            completion_tokens=usage.get("completion_tokens"),
+            speculation=_request_speculation(event.get("metrics")),
+        )
+
+    def slot_context(self, facts: Mapping[str, Any]) -> int | None:
+        models = (facts.get("/v1/models") or {}).get("data") or []
+        return models[0].get("max_model_len") if models else None
+
+    def verification(self, spec: ServeSpec, sampling: Sampling) -> str:
+        if spec.drafter is None:
+            return "none"
+        return "exact-argmax" if sampling.greedy else "rejection-sampling, greedy draft"
+
+
+def batched_tokens(spec: ServeSpec) -> int:
+    """`--max-num-batched-tokens`: vLLM takes its drafting slots, K or K + 1 a sequence, off it."""
+    reserve = (spec.draft_tokens + 1) * spec.slots if spec.drafter and spec.draft_tokens else 0
+    return max(MIN_BATCHED_TOKENS, spec.context_length) + reserve
+
+
+def _request_speculation(metrics: Any) -> RequestSpeculation | None:
+    told = metrics.get("speculative_decoding") if isinstance(metrics, dict) else None
+    if not isinstance(told, dict):
+        return None
+    histogram = told.get("acceptance_histogram")
+    return RequestSpeculation(
+        steps=told.get("num_spec_steps"),
+        drafted=told.get("num_draft_tokens"),
+        accepted=sum(j * n for j, n in enumerate(histogram)) if histogram else None,
+        histogram=tuple(histogram) if histogram else None,
+    )
+
+
+VLLM = Vllm()

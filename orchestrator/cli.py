@@ -1,0 +1,54 @@
+"""The command line, and the one place where expected errors become a message and a status."""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+
+from backends.errors import MuseorchError
+from orchestrator.commands import engines, recipes, run
+
+app = typer.Typer(
+    name="museorch",
+    help="Muse Glimmer with a drafter on vLLM, SGLang and llama.cpp: launch, measure, compare.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
+run.register(app)
+app.add_typer(recipes.app, name="recipes")
+app.add_typer(engines.app, name="engines")
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        from orchestrator.environment import museorch_version
+
+        print(museorch_version())
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: bool = typer.Option(
+        False, "--version", callback=_show_version, is_eager=True, help="Print the version."
+    ),
+) -> None:
+    del version
+
+
+def main() -> None:
+    """Run the command line. Expected failures are one message on stderr, never a traceback."""
+    try:
+        app()
+    except MuseorchError as error:
+        print(f"museorch: {error.message}", file=sys.stderr)
+        sys.exit(error.exit_status)
+    except BrokenPipeError:
+        # The reader, for instance `head`, has gone; there is nobody to tell.
+        sys.stderr.close()
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

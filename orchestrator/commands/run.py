@@ -1,0 +1,175 @@
+"""plan, compare, bench and report."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING
+
+import typer
+
+if TYPE_CHECKING:
+    from orchestrator.run import Job
+    from orchestrator.rundir import RunDirectory
+
+RECIPE = typer.Argument(help="A recipe file, or a shipped recipe such as tiny-muse/demo.")
+JSON = typer.Option(False, "--json", help="Print JSON.")
+OUT = typer.Option(None, "--out", help="Run directory. Default: runs/<utc>-<recipe>.")
+RESUME = typer.Option(None, "--resume", help="Finish this run directory instead of a new one.")
+QUIET = typer.Option(False, "--quiet", "-q", help="No progress.")
+IN_PLACE = typer.Option(
+    False, "--patch-in-place", help="Also patch an engine that museorch does not own."
+)
+
+
+def register(app: typer.Typer) -> None:
+    """Add this module's commands to the top level."""
+    app.command()(plan)
+    app.command()(compare)
+    app.command()(bench)
+    app.command()(report)
+
+
+def plan(recipe: str = RECIPE, as_json: bool = JSON) -> None:
+    """Show what each arm of a recipe would start. Needs no engine, no GPU and no weights."""
+    from orchestrator.plan import plan_json, plan_text
+    from orchestrator.run import prepare
+
+    job = prepare(recipe)
+    if as_json:
+        _print_json([plan_json(item) for item in job.planned])
+    else:
+        print("\n\n".join(plan_text(item) for item in job.planned))
+    if any(f.level == "error" for item in job.planned for f in item.plan.findings):
+        raise typer.Exit(1)
+
+
+def compare(
+    recipe: str = RECIPE,
+    out: Path | None = OUT,
+    resume: Path | None = RESUME,
+    as_json: bool = JSON,
+    quiet: bool = QUIET,
+    patch_in_place: bool = IN_PLACE,
+) -> None:
+    """Run every arm of a recipe and compare them where the conditions match."""
+    _run(recipe, None, out, resume, as_json, quiet, patch_in_place)
+
+
+def bench(
+    recipe: str = RECIPE,
+    arm: str = typer.Option(help="The arm to run."),
+    out: Path | None = OUT,
+    as_json: bool = JSON,
+    quiet: bool = QUIET,
+    patch_in_place: bool = IN_PLACE,
+) -> None:
+    """Run one arm of a recipe."""
+    _run(recipe, arm, out, None, as_json, quiet, patch_in_place)
+
+
+def report(run: Path = typer.Argument(help="A run directory."), as_json: bool = JSON) -> None:
+    """Make the result of a run anew out of its directory, and print it."""
+    from orchestrator.rundir import RunDirectory
+
+    _conclude(RunDirectory.open(run), as_json)
+
+
+def _run(
+    recipe: str,
+    arm: str | None,
+    out: Path | None,
+    resume: Path | None,
+    as_json: bool,
+    quiet: bool,
+    patch_in_place: bool,
+) -> None:
+    from dataclasses import replace
+
+    from backends.errors import InputError
+    from orchestrator import run as flow
+    from orchestrator.plan import require_runnable
+    from orchestrator.progress import Progress
+    from orchestrator.rundir import new_run_path
+
+    if out is not None and resume is not None:
+        raise InputError("--out and --resume exclude each other.")
+    job = replace(flow.prepare(recipe), patch_in_place=patch_in_place)
+    if arm is not None:
+        job = _only(job, arm)
+    require_runnable(job.planned)
+    if resume is not None:
+        run = flow.reopen(job, resume)
+    else:
+        run = flow.create(job, out if out is not None else new_run_path(job.recipe.name))
+    interrupted = False
+    with Progress(quiet=quiet) as progress, _ended_by_signals():
+        progress.note(f"run directory: {run.path}")
+        try:
+            flow.execute(job, run, progress)
+        except KeyboardInterrupt:
+            interrupted = True
+    _conclude(run, as_json, interrupted=interrupted)
+
+
+def _only(job: Job, arm: str) -> Job:
+    from dataclasses import replace
+
+    from backends.errors import InputError
+
+    chosen = [item for item in job.planned if item.arm.id == arm]
+    if not chosen:
+        known = ", ".join(item.arm.id for item in job.planned)
+        raise InputError(f'no arm is called "{arm}".', where=str(job.path), fix=f"Arms: {known}.")
+    order = job.recipe.order.model_copy(update={"reference": arm, "bookend": False})
+    return replace(
+        job,
+        recipe=job.recipe.model_copy(update={"order": order}),
+        arms=(chosen[0].arm,),
+        planned=tuple(chosen),
+    )
+
+
+def _conclude(run: RunDirectory, as_json: bool, *, interrupted: bool = False) -> None:
+    from orchestrator.report import terminal
+    from orchestrator.result import build
+    from orchestrator.rundir import write_json
+
+    result = build(run)
+    write_json(run.result_file, result)
+    if as_json:
+        _print_json(result)
+    else:
+        print(terminal.render(result), end="")
+    print(f"\n{run.result_file}", file=sys.stderr)
+    if interrupted:
+        again = f"museorch compare {run.recipe_file} --resume {run.path}"
+        print(f"Stopped. What was measured is kept; finish it with: {again}", file=sys.stderr)
+        raise typer.Exit(130)
+    if any(arm["status"] != "ok" for arm in result["arms"]):
+        raise typer.Exit(1)
+
+
+@contextmanager
+def _ended_by_signals() -> Iterator[None]:
+    """TERM and HUP end a run as Ctrl-C does: servers stopped, partial results kept."""
+
+    def stop(_signum: int, _frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _print_json(data: object) -> None:
+    import json
+
+    print(json.dumps(data, indent=1, ensure_ascii=False))

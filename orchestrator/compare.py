@@ -1,0 +1,143 @@
+"""Two arms to one verdict: a ratio with its interval and its causes, or a refusal.
+
+The ratio is of pooled decode rates, paired by prompt: a bootstrap draws prompts, and both arms'
+timings of a drawn prompt come along. Factors follow tok/s = tau / t_step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+
+from orchestrator.certify import Certificate, Difference
+from orchestrator.metrics import Phase, decode_intervals, decode_steps
+from orchestrator.sample import Sample
+
+Verdict = Literal["faster", "slower", "no difference shown", "refused"]
+RESAMPLES = 10_000
+MIN_PAIRS = 5
+BASE_FLOOR = 0.01
+"""Ratios closer to 1 than this are never called a difference; drift raises it."""
+
+
+@dataclass(frozen=True)
+class Ratio:
+    value: float
+    low: float
+    high: float
+    pairs: int
+
+
+@dataclass(frozen=True)
+class Comparison:
+    a: str
+    b: str
+    mode: str
+    concurrency: int
+    kind: str
+    verdict: Verdict
+    ratio: Ratio | None
+    certificate: Certificate
+    factors: Mapping[str, float | None] = field(default_factory=dict)
+    reason: str | None = None
+
+
+def paired(a: Sequence[Sample], b: Sequence[Sample]) -> list[tuple[Sample, Sample]]:
+    """Samples of the same prompt and seed, in prompt order."""
+    right = {(sample.prompt_id, sample.seed): sample for sample in b}
+    keys = ((sample, (sample.prompt_id, sample.seed)) for sample in a)
+    return [(sample, right[key]) for sample, key in keys if key in right]
+
+
+def decode_ratio(a: Sequence[Sample], b: Sequence[Sample], seed: int = 0) -> Ratio | None:
+    """Decode rate of a over that of b with a 95 % percentile bootstrap interval over prompts."""
+    rows: list[tuple[float, float, float, float]] = []
+    for left, right in paired(a, b):
+        one, two = decode_intervals([left]), decode_intervals([right])
+        if one and two:
+            rows.append((one[0][0], one[0][1], two[0][0], two[0][1]))
+    if len(rows) < MIN_PAIRS:
+        return None
+    table = np.array(rows)
+    draws = np.random.default_rng(seed).integers(0, len(rows), (RESAMPLES, len(rows)))
+    sums = table[draws].sum(axis=1)
+    ratios = (sums[:, 0] / sums[:, 1]) / (sums[:, 2] / sums[:, 3])
+    low, high = np.quantile(ratios, [0.025, 0.975])
+    total = table.sum(axis=0)
+    value = (total[0] / total[1]) / (total[2] / total[3])
+    return Ratio(float(value), float(low), float(high), len(rows))
+
+
+def factorise(a: Phase, b: Phase, ratio: float) -> dict[str, float | None]:
+    """`ratio = tau x step_time x remainder`.
+
+    tau is the ratio of acceptance lengths, step_time that of step times (b over a). The remainder
+    is near 1: tau counts every accepted draft, the rate only those inside the output length.
+    """
+    factors: dict[str, float | None] = {"tau": None, "step_time": None, "remainder": None}
+    tau_a, tau_b = _tau(a), _tau(b)
+    step_a, step_b = _step_seconds(a), _step_seconds(b)
+    if tau_a is not None and tau_b is not None:
+        factors["tau"] = tau_a / tau_b
+    if step_a is not None and step_b is not None:
+        factors["step_time"] = step_b / step_a
+    if factors["tau"] is not None and factors["step_time"] is not None:
+        factors["remainder"] = ratio / (factors["tau"] * factors["step_time"])
+    return factors
+
+
+def compare(
+    a: str,
+    b: str,
+    phases: tuple[Phase, Phase],
+    *,
+    mode: str,
+    concurrency: int,
+    kind: str,
+    certificate: Certificate,
+    problems: Sequence[str],
+    floor: float,
+) -> Comparison:
+    """The comparison of arm a with arm b.
+
+    `problems` are reasons why an arm's numbers are no speed result; any of them refuses. `floor`
+    is the largest relative change that counts as no difference (drift of the reference arm).
+    """
+
+    def refused(reason: str, extra: Certificate = certificate) -> Comparison:
+        return Comparison(a, b, mode, concurrency, kind, "refused", None, extra, reason=reason)
+
+    if not certificate.matched:
+        return refused("conditions differ: " + "; ".join(d.field for d in certificate.differences))
+    if problems:
+        invalid = tuple(Difference("validity", problem, "valid") for problem in problems)
+        return refused("; ".join(problems), Certificate(False, invalid))
+    ratio = decode_ratio(phases[0].samples, phases[1].samples)
+    if ratio is None:
+        return refused(f"fewer than {MIN_PAIRS} prompts with timings on both sides")
+    verdict: Verdict = "no difference shown"
+    threshold = 1 + max(floor, BASE_FLOOR)
+    if ratio.low > 1 and ratio.value > threshold:
+        verdict = "faster"
+    elif ratio.high < 1 and ratio.value < 1 / threshold:
+        verdict = "slower"
+    factors = factorise(*phases, ratio.value)
+    return Comparison(a, b, mode, concurrency, kind, verdict, ratio, certificate, factors)
+
+
+def _tau(phase: Phase) -> float | None:
+    if phase.speculation == "none":
+        return 1.0
+    if phase.record is None or phase.record.steps == 0:
+        return None
+    return 1 + phase.record.accepted / phase.record.steps
+
+
+def _step_seconds(phase: Phase) -> float | None:
+    steps = decode_steps(phase)
+    if isinstance(steps, str) or steps == 0:
+        return None
+    return sum(seconds for _, seconds in decode_intervals(phase.samples)) / steps

@@ -1,0 +1,165 @@
+"""Recipe to arms: the product of the lists in each arm, with names and weights filled in."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from backends import BACKENDS
+from backends.base import Drafter, Speculation, Weights
+from backends.errors import InputError
+from orchestrator.document import Document, Location
+from orchestrator.models import LoadedModel, TargetSpec
+from orchestrator.recipe import ArmSpec, Recipe
+
+
+@dataclass(frozen=True)
+class Arm:
+    """One thing under test: an engine, weights, a drafter and K."""
+
+    id: str
+    backend: str
+    target: Weights
+    drafter: Drafter | None
+    draft_tokens: int | None
+    engine_args: tuple[str, ...] = ()
+    env: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def speculation(self) -> Speculation:
+        return self.drafter.family if self.drafter else "none"
+
+
+def expand(recipe: Recipe, document: Document, model: LoadedModel) -> tuple[Arm, ...]:
+    """All arms in the order written. Raises InputError with the line at fault."""
+    arms: list[Arm] = []
+    for index, spec in enumerate(recipe.arms):
+        at: Location = ("arms", index)
+        for arm in _expand_one(spec, document, at, model):
+            if arm.id in {other.id for other in arms}:
+                raise InputError(
+                    f'two arms are called "{arm.id}".',
+                    where=document.where(at),
+                    fix="Give one an id of its own.",
+                )
+            arms.append(arm)
+    reference = recipe.order.reference
+    if reference is not None and reference not in {arm.id for arm in arms}:
+        raise InputError(
+            f'no arm is called "{reference}"; there are {", ".join(a.id for a in arms)}.',
+            where=document.where(("order", "reference")),
+        )
+    return tuple(arms)
+
+
+def _expand_one(
+    spec: ArmSpec, document: Document, at: Location, model: LoadedModel
+) -> Iterator[Arm]:
+    for backend, speculation, quantisation, k in itertools.product(
+        spec.backend, spec.speculation, spec.quantisation, spec.draft_tokens
+    ):
+        target = _weights(model, model.model.target, backend, quantisation, document, at)
+        drafter = None
+        if speculation != "none":
+            drafter = _drafter(model, speculation, backend, quantisation, document, at)
+            k = _draft_tokens(drafter, k, document.where((*at, "draft_tokens")))
+        elif k is not None and len(spec.speculation) == 1:
+            raise InputError(
+                "draft_tokens is set, but speculation is none.",
+                where=document.where((*at, "draft_tokens")),
+            )
+        elif k != spec.draft_tokens[0]:
+            continue  # one plain arm beside several K
+        else:
+            k = None
+        name = f"{backend}-{'base' if speculation == 'none' else speculation}"
+        name += f"-{quantisation}" if len(spec.quantisation) > 1 else ""
+        name += f"-k{k}" if k is not None and len(spec.draft_tokens) > 1 else ""
+        yield Arm(
+            id=spec.id if spec.id is not None else name,
+            backend=backend,
+            target=target,
+            drafter=drafter,
+            draft_tokens=k,
+            engine_args=tuple(spec.engine_args),
+            env=tuple(sorted(spec.env.items())),
+        )
+
+
+def _draft_tokens(drafter: Drafter, asked: int | None, where: str) -> int:
+    if asked is None:
+        return drafter.max_draft_tokens
+    if asked > drafter.max_draft_tokens:
+        raise InputError(
+            f"K {asked} is above the {drafter.max_draft_tokens} drafts of the drafter's block "
+            f"({drafter.family}, block {drafter.block_size}).",
+            where=where,
+            fix=f"Use 1 to {drafter.max_draft_tokens}.",
+        )
+    return asked
+
+
+def _drafter(
+    model: LoadedModel,
+    family: Speculation,
+    backend: str,
+    quantisation: str,
+    document: Document,
+    at: Location,
+) -> Drafter:
+    assert family != "none"
+    where = document.where((*at, "speculation"))
+    spec = model.model.drafters.get(family)
+    if spec is None:
+        known = ", ".join(sorted(model.model.drafters))
+        raise InputError(
+            f"{model.model.name} has no {family} drafter.",
+            where=where,
+            fix=f"It has: {known}." if known else None,
+        )
+    fitting = [a for a in spec.artefacts if a.format in BACKENDS[backend].formats]
+    same = [a for a in fitting if a.quantisation == quantisation]
+    for artefact in (*same, *fitting):
+        weights = Weights(
+            artefact.location(model.base), artefact.format, artefact.quantisation, spec.identity
+        )
+        return model.drafter(family, _present(weights, artefact.hub, where))
+    raise InputError(f"no {family} drafter in a format {backend} reads.", where=where)
+
+
+def _weights(
+    model: LoadedModel,
+    spec: TargetSpec,
+    backend: str,
+    quantisation: str,
+    document: Document,
+    at: Location,
+) -> Weights:
+    where = document.where((*at, "quantisation"))
+    formats = BACKENDS[backend].formats
+    for format_ in formats:
+        for artefact in spec.artefacts:
+            if (artefact.format, artefact.quantisation) == (format_, quantisation):
+                weights = Weights(
+                    artefact.location(model.base), artefact.format, quantisation, spec.identity
+                )
+                return _present(weights, artefact.hub, where)
+    has = sorted({a.quantisation for a in spec.artefacts if a.format in formats})
+    raise InputError(
+        f"{model.model.name} has no {'/'.join(formats)} weights in {quantisation} for {backend}.",
+        where=where,
+        fix=f"It has: {', '.join(has)}." if has else None,
+    )
+
+
+def _present(weights: Weights, hub: str | None, where: str) -> Weights:
+    if hub is None and not Path(weights.path).exists():
+        kind = "GGUF file" if weights.format == "gguf" else "checkpoint folder"
+        raise InputError(
+            f"no such {kind}: {weights.path}",
+            where=where,
+            fix="Correct the path in the model file.",
+        )
+    return weights

@@ -1,0 +1,226 @@
+"""The metrics: one table with name, unit, direction, formula and function.
+
+Times are monotonic nanoseconds of the client. Unknown is a Measurement without a value and with a
+reason. The table in docs/metrics.md is generated from METRICS.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from backends.base import SpecRecord
+from orchestrator.sample import Sample
+
+NS = 1e9
+
+
+@dataclass(frozen=True)
+class Measurement:
+    value: float | None
+    unit: str
+    n: int
+    """How many requests (for acceptance: verification steps) the value rests on."""
+    reason: str | None = None
+
+
+@dataclass(frozen=True)
+class Phase:
+    """One arm, mode and concurrency: what was measured, before anything is derived."""
+
+    samples: Sequence[Sample]
+    """The measured requests that succeeded."""
+    record: SpecRecord | None
+    speculation: str
+    draft_tokens: int | None
+
+
+@dataclass(frozen=True)
+class Metric:
+    name: str
+    unit: str
+    better: Literal["higher", "lower", "neither"]
+    formula: str
+    function: Callable[[Phase], tuple[float, int] | str]
+    """Value and count, or the reason why there is none."""
+
+    def measure(self, phase: Phase) -> Measurement:
+        found = self.function(phase)
+        if isinstance(found, str):
+            return Measurement(None, self.unit, 0, found)
+        return Measurement(found[0], self.unit, found[1])
+
+
+def decode_intervals(samples: Sequence[Sample]) -> list[tuple[int, float]]:
+    """(tokens - 1, seconds from first to last arrival) of each request with two arrivals."""
+    found: list[tuple[int, float]] = []
+    for sample in samples:
+        chunks = [chunk for chunk in sample.chunks if chunk[1]]
+        if len(chunks) < 2:
+            continue
+        after_first = sum(len(ids) for _, ids in chunks) - 1
+        seconds = (chunks[-1][0] - chunks[0][0]) / NS
+        if seconds > 0:
+            found.append((after_first, seconds))
+    return found
+
+
+def ttfts(samples: Sequence[Sample]) -> list[float]:
+    """Seconds from sending to the first token, per request."""
+    return [
+        (next(t for t, ids in sample.chunks if ids) - sample.t_send_ns) / NS
+        for sample in samples
+        if any(ids for _, ids in sample.chunks)
+    ]
+
+
+def _decode_rate(phase: Phase) -> tuple[float, int] | str:
+    intervals = decode_intervals(phase.samples)
+    if not intervals:
+        return "no request streamed two tokens or more"
+    return sum(n for n, _ in intervals) / sum(s for _, s in intervals), len(intervals)
+
+
+def _tpot(phase: Phase) -> tuple[float, int] | str:
+    intervals = decode_intervals(phase.samples)
+    if not intervals:
+        return "no request streamed two tokens or more"
+    return statistics.median(1000 * s / n for n, s in intervals), len(intervals)
+
+
+def _ttft(quantile: float) -> Callable[[Phase], tuple[float, int] | str]:
+    def function(phase: Phase) -> tuple[float, int] | str:
+        values = sorted(1000 * value for value in ttfts(phase.samples))
+        if not values:
+            return "no request streamed a token"
+        if quantile > 0.5 and len(values) < 20:
+            return f"{len(values)} requests are too few for a 95th percentile"
+        # Linear interpolation between closest ranks, as numpy's default.
+        place = quantile * (len(values) - 1)
+        low = int(place)
+        high = min(low + 1, len(values) - 1)
+        return values[low] + (values[high] - values[low]) * (place - low), len(values)
+
+    return function
+
+
+def _output_rate(phase: Phase) -> tuple[float, int] | str:
+    if not phase.samples:
+        return "no request succeeded"
+    tokens = sum(len(sample.token_ids) for sample in phase.samples)
+    start = min(sample.t_send_ns for sample in phase.samples)
+    end = max(sample.t_end_ns for sample in phase.samples)
+    return tokens / ((end - start) / NS), len(phase.samples)
+
+
+def _output_tokens(phase: Phase) -> tuple[float, int] | str:
+    if not phase.samples:
+        return "no request succeeded"
+    return float(sum(len(sample.token_ids) for sample in phase.samples)), len(phase.samples)
+
+
+def _acceptance_length(phase: Phase) -> tuple[float, int] | str:
+    if phase.speculation == "none":
+        return "no speculation"
+    if phase.record is None:
+        return "the engine reported no speculation counters"
+    if phase.record.steps == 0:
+        return "nothing was drafted"
+    return 1 + phase.record.accepted / phase.record.steps, phase.record.steps
+
+
+def _acceptance_length_per_request(phase: Phase) -> tuple[float, int] | str:
+    if phase.speculation == "none":
+        return "no speculation"
+    values = [
+        1 + told.accepted / told.steps
+        for told in (sample.server for sample in phase.samples)
+        if told is not None and told.steps and told.accepted is not None
+    ]
+    if not values:
+        return "the engine reports no verification steps per request"
+    return statistics.fmean(values), len(values)
+
+
+def _draft_utilisation(phase: Phase) -> tuple[float, int] | str:
+    if phase.speculation == "none":
+        return "no speculation"
+    if phase.record is None or phase.record.drafted == 0:
+        return "nothing was drafted"
+    return phase.record.accepted / phase.record.drafted, phase.record.steps
+
+
+def decode_steps(phase: Phase) -> int | str:
+    """Forward passes of the target while decoding: verification steps, or one per token."""
+    if phase.speculation == "none":
+        return sum(n for n, _ in decode_intervals(phase.samples))
+    if phase.record is None or phase.record.steps == 0:
+        return "the engine reported no verification steps"
+    return phase.record.steps
+
+
+def _step_time(phase: Phase) -> tuple[float, int] | str:
+    steps = decode_steps(phase)
+    if isinstance(steps, str):
+        return steps
+    intervals = decode_intervals(phase.samples)
+    if not intervals or steps == 0:
+        return "no request streamed two tokens or more"
+    return 1000 * sum(s for _, s in intervals) / steps, steps
+
+
+METRICS = (
+    Metric(
+        "decode_tok_s",
+        "tok/s",
+        "higher",
+        "sum over requests of (tokens - 1) / sum of (t_last - t_first)",
+        _decode_rate,
+    ),
+    Metric("tpot_ms", "ms", "lower", "median of (t_last - t_first) / (tokens - 1)", _tpot),
+    Metric("ttft_ms", "ms", "lower", "median of t_first - t_send", _ttft(0.5)),
+    Metric("ttft_p95_ms", "ms", "lower", "95th percentile of t_first - t_send", _ttft(0.95)),
+    Metric(
+        "output_tok_s",
+        "tok/s",
+        "higher",
+        "all output tokens / (last end - first send) of the phase",
+        _output_rate,
+    ),
+    Metric("output_tokens", "tokens", "neither", "all output tokens", _output_tokens),
+    Metric(
+        "acceptance_length",
+        "tokens/step",
+        "higher",
+        "1 + accepted / steps, pooled over all steps",
+        _acceptance_length,
+    ),
+    Metric(
+        "acceptance_length_per_request",
+        "tokens/step",
+        "higher",
+        "mean over requests of 1 + accepted / steps",
+        _acceptance_length_per_request,
+    ),
+    Metric(
+        "draft_utilisation",
+        "1",
+        "neither",
+        "accepted / drafted; depends on K, so not to be compared across K",
+        _draft_utilisation,
+    ),
+    Metric(
+        "step_time_ms",
+        "ms",
+        "lower",
+        "sum of (t_last - t_first) / verification steps; one step a token without a drafter",
+        _step_time,
+    ),
+)
+
+
+def measure(phase: Phase) -> dict[str, Measurement]:
+    """Every metric of METRICS for one phase."""
+    return {metric.name: metric.measure(phase) for metric in METRICS}

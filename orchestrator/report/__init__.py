@@ -1,0 +1,1 @@
+"""Renderings of result.json. Each takes the parsed result and returns text."""

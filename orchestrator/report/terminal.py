@@ -1,0 +1,145 @@
+"""The comparison as a table that fits 80 columns."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+WIDTH = 80
+UNKNOWN = "—"
+COLUMNS = (
+    ("decode_tok_s", "decode", "tok/s", 1),
+    ("output_tok_s", "output", "tok/s", 1),
+    ("ttft_ms", "TTFT", "ms", 1),
+    ("tpot_ms", "TPOT", "ms", 2),
+    ("acceptance_length", "tau", "tok/step", 2),
+    ("step_time_ms", "step", "ms", 2),
+)
+
+
+def render(result: Mapping[str, Any]) -> str:
+    """Tables per mode and concurrency, then verdicts, audit, and what went wrong."""
+    blocks = ["\n".join(_head(result))]
+    for mode, concurrency in _phases(result):
+        blocks.append("\n".join(_table(result, mode, concurrency)))
+        verdicts = list(_verdicts(result, mode, concurrency))
+        if verdicts:
+            blocks.append("\n".join(verdicts))
+    notes = [*_failures(result), *_audit(result), *_drift(result)]
+    if notes:
+        blocks.append("\n".join(notes))
+    return "\n\n".join(blocks) + "\n"
+
+
+def _head(result: Mapping[str, Any]) -> Iterator[str]:
+    work = result["workload"]
+    length = "exactly" if work["stop"] == "fixed" else "up to"
+    state = "" if result["complete"] else "  INCOMPLETE"
+    yield f"{result['recipe']}{state}"
+    yield from textwrap.wrap(
+        f"{work['count']} prompts, {length} {work['output_tokens']} tokens each, on "
+        f"{result['hardware'] or 'unknown hardware'}",
+        WIDTH,
+    )
+
+
+def _phases(result: Mapping[str, Any]) -> list[tuple[str, int]]:
+    found = [(m["mode"], m["concurrency"]) for arm in result["arms"] for m in arm["modes"]]
+    return list(dict.fromkeys(found))
+
+
+def _mode(arm: Mapping[str, Any], mode: str, concurrency: int) -> Mapping[str, Any] | None:
+    return next(
+        (m for m in arm["modes"] if (m["mode"], m["concurrency"]) == (mode, concurrency)), None
+    )
+
+
+def _table(result: Mapping[str, Any], mode: str, concurrency: int) -> Iterator[str]:
+    sampling = next(m for m in result["workload"]["modes"] if m["name"] == mode)
+    title = f"{mode}: T {sampling['temperature']:g}"
+    if sampling["temperature"]:
+        title += f", top_p {sampling['top_p']:g}, top_k {sampling['top_k']}"
+    yield f"{title}, {concurrency} at a time"
+    wide = max(len("arm"), *(len(arm["id"]) for arm in result["arms"]))
+    wide = min(wide, WIDTH - 9 * len(COLUMNS) - 4)
+    yield f"{'arm':{wide}} {'K':>3}" + "".join(f"{name:>9}" for _, name, _, _ in COLUMNS)
+    yield f"{'':{wide}} {'':3}" + "".join(f"{unit:>9}" for _, _, unit, _ in COLUMNS)
+    for arm in result["arms"]:
+        found = _mode(arm, mode, concurrency)
+        k = arm["draft_tokens"] if arm["draft_tokens"] is not None else UNKNOWN
+        row = f"{arm['id'][:wide]:{wide}} {k:>3}"
+        if found is None:
+            yield f"{row}  {arm['status']}"
+            continue
+        for name, _, _, digits in COLUMNS:
+            value = found["metrics"][name]["value"]
+            row += f"{UNKNOWN if value is None else format(value, f'.{digits}f'):>9}"
+        yield row + ("  !" if found["problems"] else "")
+
+
+def _verdicts(result: Mapping[str, Any], mode: str, concurrency: int) -> Iterator[str]:
+    for row in result["comparisons"]:
+        if (row["mode"], row["concurrency"]) != (mode, concurrency):
+            continue
+        pair = f"{row['a']} against {row['b']}: "
+        if row["verdict"] == "refused":
+            yield from _hang(pair + "refused. " + _refusal(row))
+            continue
+        low, high = row["interval"]
+        span = f"95 % interval {low:.2f} to {high:.2f}"
+        text = f"{pair}{row['ratio']:.2f}x, {row['verdict']} ({span})"
+        factors = row["factors"]
+        if row["kind"] != "engine-against-engine" or factors["tau"] != 1.0:
+            parts = [
+                f"{factors[key]:.2f} {word}"
+                for key, word in (("tau", "tau"), ("step_time", "step time"))
+                if factors.get(key) is not None
+            ]
+            text += f" = {' x '.join(parts)}" if parts else ""
+        yield from _hang(text)
+
+
+def _refusal(row: Mapping[str, Any]) -> str:
+    differences = row["certificate"]["differences"]
+    if differences:
+        return "; ".join(
+            str(d["a"]) if d["field"] == "validity" else f"{d['field']}: {d['a']} / {d['b']}"
+            for d in differences
+        )
+    return str(row["reason"])
+
+
+def _failures(result: Mapping[str, Any]) -> Iterator[str]:
+    for arm in result["arms"]:
+        if arm["status"] != "ok":
+            yield from _hang(f"{arm['id']} {arm['status']}: {arm['reason']}")
+        for mode in arm["modes"]:
+            for problem in mode["problems"]:
+                yield from _hang(f"! {arm['id']}, {mode['mode']}: {problem}")
+
+
+def _audit(result: Mapping[str, Any]) -> Iterator[str]:
+    rows: Sequence[Mapping[str, Any]] = result["audit"]["greedy"]
+    if rows:
+        yield "Greedy outputs, token for token:"
+    for row in rows:
+        text = f"{row['a']} against {row['b']}: {row['identical']} of {row['prompts']} equal"
+        if row["divergences"]:
+            first = ", ".join(f"{d['prompt']}@{d['position']}" for d in row["divergences"][:3])
+            more = len(row["divergences"]) - 3
+            text += f"; differ from {first}" + (f" and {more} more" if more > 0 else "")
+        yield from _hang("  " + text, "    ")
+
+
+def _drift(result: Mapping[str, Any]) -> Iterator[str]:
+    for row in result["drift"]:
+        low, high = row["interval"]
+        yield from _hang(
+            f"Drift: {row['arm']}, {row['mode']}, last over first turn {row['ratio']:.3f} "
+            f"({low:.3f} to {high:.3f})"
+        )
+
+
+def _hang(text: str, indent: str = "  ") -> list[str]:
+    return textwrap.wrap(text, WIDTH, subsequent_indent=indent, drop_whitespace=True) or [text]

@@ -1,0 +1,348 @@
+"""result.json out of a run directory. Nothing else goes in, so a report can be made anew."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from backends import BACKENDS
+from orchestrator import environment, sample
+from orchestrator.audit import audit_greedy
+from orchestrator.certify import certify, kind_of
+from orchestrator.compare import Comparison, compare, decode_ratio
+from orchestrator.counters import Counters, delta, spec_record
+from orchestrator.metrics import Phase, measure
+from orchestrator.rundir import RunDirectory, read_json
+from orchestrator.sample import Sample
+from orchestrator.validity import problems
+
+SCHEMA = 1
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One phase of one arm, with the conditions it ran under."""
+
+    arm: str
+    mode: str
+    concurrency: int
+    phase: Phase
+    failed: int
+    problems: tuple[str, ...]
+    conditions: Mapping[str, Any]
+
+
+def build(run: RunDirectory) -> dict[str, Any]:
+    """The whole result, recomputed from the facts in the run directory."""
+    facts = read_json(run.run_file)
+    machine = read_json(run.environment_file)
+    plans = {plan["id"]: plan for plan in read_json(run.plan_file)}
+    arms: list[dict[str, Any]] = []
+    measured: list[Measured] = []
+    for name in facts["arms"]:
+        status, phases = _arm(run, facts, machine, plans[name], repeat=1)
+        arms.append(_arm_json(plans[name], status, phases))
+        measured += phases
+    drift = _drift(run, facts, machine, plans, measured)
+    states = {arm["id"]: arm["status"] for arm in arms}
+    bookend = facts["bookend"] and len(arms) > 1
+    complete = all(state in ("ok", "failed") for state in states.values()) and (
+        not bookend
+        or states[facts["reference"]] == "failed"
+        or (run.turn(facts["reference"], 2) / "status.json").exists()
+    )
+    return {
+        "schema": SCHEMA,
+        "recipe": facts["recipe"],
+        "complete": complete,
+        "harness": facts["harness"],
+        "started": facts["started"],
+        "workload": facts["workload"],
+        "hardware": environment.hardware(machine, facts["device"]),
+        "arms": arms,
+        "comparisons": [_comparison_json(c) for c in _compare_all(measured, plans, drift)],
+        "drift": drift,
+        "audit": {"greedy": _audit(run, facts, measured), "distribution": []},
+    }
+
+
+def _arm(
+    run: RunDirectory,
+    facts: Mapping[str, Any],
+    machine: dict[str, Any],
+    plan: Mapping[str, Any],
+    repeat: int,
+) -> tuple[dict[str, Any], list[Measured]]:
+    folder = run.turn(plan["id"], repeat)
+    if not (folder / "status.json").exists():
+        word = "interrupted" if folder.exists() else "not run"
+        reason = "museorch ended during this arm" if folder.exists() else "the run ended before it"
+        status: dict[str, Any] = {"status": word, "reason": reason}
+    else:
+        status = read_json(folder / "status.json")
+    samples = _samples(folder / "samples.jsonl")
+    counters = read_json(folder / "counters.json") if (folder / "counters.json").exists() else []
+    phases = []
+    for counted in counters:
+        key = (counted["mode"], counted["concurrency"])
+        mine = [s for s in samples if (s.mode, s.concurrency) == key]
+        phases.append(_measured(facts, machine, plan, status, counted, mine))
+    return status, phases
+
+
+def _samples(path: Path) -> list[Sample]:
+    return sample.read(path) if path.exists() else []
+
+
+def _measured(
+    facts: Mapping[str, Any],
+    machine: dict[str, Any],
+    plan: Mapping[str, Any],
+    status: Mapping[str, Any],
+    counted: Mapping[str, Any],
+    samples: list[Sample],
+) -> Measured:
+    good = [s for s in samples if s.error is None]
+    record = None
+    if plan["speculation"] != "none":
+        record = spec_record(
+            delta(_counters(counted["before"]), _counters(counted["after"])),
+            [s.server for s in good],
+            counted["draft_tokens"],
+        )
+    phase = Phase(good, record, plan["speculation"], counted["draft_tokens"])
+    mode = next(m for m in facts["workload"]["modes"] if m["name"] == counted["mode"])
+    found = problems(phase, samples, facts["workload"])
+    conditions = _conditions(facts, machine, plan, status, counted, mode)
+    return Measured(
+        plan["id"],
+        counted["mode"],
+        counted["concurrency"],
+        phase,
+        len(samples) - len(good),
+        found,
+        conditions,
+    )
+
+
+def _conditions(
+    facts: Mapping[str, Any],
+    machine: dict[str, Any],
+    plan: Mapping[str, Any],
+    status: Mapping[str, Any],
+    counted: Mapping[str, Any],
+    mode: Mapping[str, Any],
+) -> dict[str, Any]:
+    """Every field of certify.CONDITIONS, as gathered; None is unknown."""
+    drafter, serve, workload = plan["drafter"], facts["serve"], facts["workload"]
+    slot = BACKENDS[plan["backend"]].slot_context(status.get("facts", {}))
+    return {
+        "backend": plan["backend"],
+        "speculation": plan["speculation"],
+        "hardware": environment.hardware(machine, facts["device"]),
+        "engine": f"{plan['backend']} {status.get('engine', plan).get('version', 'unknown')}",
+        "patches": [patch["id"] for patch in status.get("patches", [])],
+        "weights": plan["target"]["identity"],
+        "quantisation": plan["target"]["quantisation"],
+        "drafter": f"{drafter['weights']['identity']} {drafter['weights']['quantisation']}"
+        if drafter
+        else "none",
+        "draft_tokens": counted["draft_tokens"] if drafter else "none",
+        "verification": counted["verification"],
+        "acceptance": "real",
+        "kv_dtype": serve["kv_dtype"],
+        "context_per_slot": slot,
+        "concurrency": counted["concurrency"],
+        "threads": serve["threads"] if serve["threads"] is not None else "engine default",
+        **plan["conditions"],
+        "prompts": facts["prompts"]["sha256"],
+        "sampling": f"T {mode['temperature']:g}, top_p {mode['top_p']:g}, top_k {mode['top_k']}, "
+        f"seed {workload['seed']}",
+        "stop": f"{workload['stop']}, {workload['output_tokens']} tokens, "
+        f"end ids {facts['end_token_ids']}",
+        "harness": facts["harness"],
+    }
+
+
+def _counters(data: Mapping[str, Any]) -> Counters:
+    position = data["per_position"]
+    return Counters(**{**data, "per_position": tuple(position) if position is not None else None})
+
+
+def _pairs(measured: list[Measured]) -> Iterator[tuple[Measured, Measured]]:
+    """(a, b) worth comparing: within an engine, and engines on the same kind of drafter."""
+    for b, a in itertools.combinations(measured, 2):
+        if (a.mode, a.concurrency) != (b.mode, b.concurrency):
+            continue
+        one, two = a.conditions, b.conditions
+        if one["backend"] != two["backend"] and one["speculation"] != two["speculation"]:
+            continue
+        yield (b, a) if one["speculation"] == "none" and two["speculation"] != "none" else (a, b)
+
+
+def _compare_all(
+    measured: list[Measured], plans: Mapping[str, Any], drift: list[dict[str, Any]]
+) -> Iterator[Comparison]:
+    del plans
+    for a, b in sorted(_pairs(measured), key=lambda pair: (pair[0].concurrency, pair[0].mode)):
+        kind = kind_of(a.conditions, b.conditions)
+        found = [f"{x.arm}: {problem}" for x in (a, b) for problem in x.problems]
+        floors = [
+            abs(row["ratio"] - 1)
+            for row in drift
+            if (row["mode"], row["concurrency"]) == (a.mode, a.concurrency)
+        ]
+        yield compare(
+            a.arm,
+            b.arm,
+            (a.phase, b.phase),
+            mode=a.mode,
+            concurrency=a.concurrency,
+            kind=kind,
+            certificate=certify(a.conditions, b.conditions, kind),
+            problems=found,
+            floor=max(floors, default=0.0),
+        )
+
+
+def _drift(
+    run: RunDirectory,
+    facts: Mapping[str, Any],
+    machine: dict[str, Any],
+    plans: Mapping[str, Any],
+    measured: list[Measured],
+) -> list[dict[str, Any]]:
+    """The reference arm's second turn over its first: what the machine itself changed."""
+    reference = facts["reference"]
+    _, again = _arm(run, facts, machine, plans[reference], repeat=2)
+    rows = []
+    for late in again:
+        early = next(
+            (
+                m
+                for m in measured
+                if (m.arm, m.mode, m.concurrency) == (reference, late.mode, late.concurrency)
+            ),
+            None,
+        )
+        ratio = decode_ratio(late.phase.samples, early.phase.samples) if early else None
+        if ratio is not None:
+            rows.append(
+                {
+                    "arm": reference,
+                    "mode": late.mode,
+                    "concurrency": late.concurrency,
+                    "ratio": ratio.value,
+                    "interval": [ratio.low, ratio.high],
+                    "pairs": ratio.pairs,
+                }
+            )
+    return rows
+
+
+def _audit(
+    run: RunDirectory, facts: Mapping[str, Any], measured: list[Measured]
+) -> list[dict[str, Any]]:
+    """Each drafter against its plain arm, engines against each other, plain against itself."""
+    greedy = {
+        (m.arm, m.concurrency): m for m in measured if m.conditions["sampling"].startswith("T 0,")
+    }
+    rows = []
+    for a, b in _pairs(list(greedy.values())):
+        audit = audit_greedy(a.arm, b.arm, a.concurrency, a.phase.samples, b.phase.samples)
+        rows.append(asdict(audit))
+    again = _samples(run.turn(facts["reference"], 2) / "samples.jsonl")
+    for (arm, concurrency), first in greedy.items():
+        mine = [
+            s
+            for s in again
+            if (s.mode, s.concurrency) == (first.mode, concurrency) and s.error is None
+        ]
+        if arm == facts["reference"] and mine:
+            rows.append(
+                asdict(audit_greedy(arm, f"{arm} again", concurrency, first.phase.samples, mine))
+            )
+    return rows
+
+
+def _arm_json(
+    plan: Mapping[str, Any], status: Mapping[str, Any], phases: list[Measured]
+) -> dict[str, Any]:
+    return {
+        "id": plan["id"],
+        "backend": plan["backend"],
+        "engine_version": status.get("engine", {}).get("version", plan["engine_version"]),
+        "speculation": plan["speculation"],
+        "draft_tokens": plan["draft_tokens"],
+        "status": status["status"],
+        "reason": status["reason"],
+        "startup_s": status.get("startup_s"),
+        "patches": status.get("patches", []),
+        "modes": [_mode_json(measured) for measured in phases],
+    }
+
+
+def _mode_json(measured: Measured) -> dict[str, Any]:
+    record = measured.phase.record
+    return {
+        "mode": measured.mode,
+        "concurrency": measured.concurrency,
+        "requests": len(measured.phase.samples) + measured.failed,
+        "failed": measured.failed,
+        "problems": list(measured.problems),
+        "metrics": {
+            name: {key: value for key, value in asdict(m).items() if key != "reason" or value}
+            for name, m in measure(measured.phase).items()
+        },
+        "speculation": speculation_json(measured.phase) if record else None,
+        "conditions": dict(measured.conditions),
+    }
+
+
+def speculation_json(phase: Phase) -> dict[str, Any]:
+    """The record plus acceptance by position: marginal accepted_i / steps, and conditional."""
+    record = phase.record
+    assert record is not None
+    positions = record.per_position
+    marginal = (
+        [count / record.steps for count in positions]
+        if positions is not None and record.steps
+        else None
+    )
+    conditional: list[float | None] | None = None
+    if marginal is not None:
+        before = [1.0, *marginal[:-1]]
+        conditional = [m / b if b else None for m, b in zip(marginal, before, strict=True)]
+    return {
+        "steps": record.steps,
+        "drafted": record.drafted,
+        "accepted": record.accepted,
+        "per_position": list(positions) if positions is not None else [],
+        "marginal_acceptance": marginal,
+        "conditional_acceptance": conditional,
+        "source": record.source,
+    }
+
+
+def _comparison_json(comparison: Comparison) -> dict[str, Any]:
+    ratio = comparison.ratio
+    return {
+        "a": comparison.a,
+        "b": comparison.b,
+        "mode": comparison.mode,
+        "concurrency": comparison.concurrency,
+        "kind": comparison.kind,
+        "verdict": comparison.verdict,
+        "reason": comparison.reason,
+        "ratio": ratio.value if ratio else None,
+        "interval": [ratio.low, ratio.high] if ratio else None,
+        "pairs": ratio.pairs if ratio else 0,
+        "certificate": {
+            "matched": comparison.certificate.matched,
+            "differences": [asdict(d) for d in comparison.certificate.differences],
+        },
+        "factors": dict(comparison.factors),
+    }

@@ -1,0 +1,319 @@
+"""The flow of a comparison: prepare, then one turn after another, each into its own folder."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from backends import BACKENDS
+from backends.base import Request
+from backends.errors import EngineError, InputError, MuseorchError
+from orchestrator import environment, patching
+from orchestrator.client import PhaseContext, run_phase
+from orchestrator.counters import Counters, scrape
+from orchestrator.expand import Arm, expand
+from orchestrator.models import RECIPES, LoadedModel, load_model
+from orchestrator.overlay import materialise
+from orchestrator.plan import PlannedArm, plan_arm, plan_json, require_runnable
+from orchestrator.progress import Progress
+from orchestrator.recipe import Mode, Recipe, load_recipe
+from orchestrator.rundir import RunDirectory, read_json, write_json
+from orchestrator.sample import Sample, append
+from orchestrator.serve import Server, serve
+from orchestrator.workload import Prompt, prompts_hash, render_prompts, render_requests
+
+REQUEST_TIMEOUT_S = 600.0
+WARMUP_TOKENS = 32
+
+
+@dataclass(frozen=True)
+class Job:
+    """A recipe with everything checked that can be checked without an engine."""
+
+    path: Path
+    recipe: Recipe
+    model: LoadedModel
+    arms: tuple[Arm, ...]
+    planned: tuple[PlannedArm, ...]
+    prompts: tuple[Prompt, ...]
+    patch_in_place: bool = False
+
+    @property
+    def reference(self) -> str:
+        return self.recipe.order.reference or self.arms[0].id
+
+    @property
+    def turns(self) -> list[tuple[PlannedArm, int]]:
+        """(arm, repeat): the reference first, the others as written, the reference again."""
+        first = next(item for item in self.planned if item.arm.id == self.reference)
+        rest = [item for item in self.planned if item is not first]
+        order = [(first, 1), *((item, 1) for item in rest)]
+        return [*order, (first, 2)] if self.recipe.order.bookend and rest else order
+
+
+def find_recipe(name: str) -> Path:
+    """A recipe file, or a shipped recipe by its name such as `tiny-muse/demo`."""
+    path = Path(name)
+    if path.exists():
+        return path
+    shipped = RECIPES / f"{name.removesuffix('.yaml').removeprefix('recipes/')}.yaml"
+    return shipped if shipped.is_file() else path
+
+
+def prepare(name: str) -> Job:
+    """Read, validate, expand, render and plan. Raises InputError; starts nothing."""
+    path = find_recipe(name)
+    recipe, document = load_recipe(path)
+    try:
+        model = load_model(recipe.model, path.parent)
+    except InputError as error:
+        if error.where == "model":
+            raise InputError(error.what, where=document.where(("model",)), fix=error.fix) from None
+        raise
+    arms = expand(recipe, document, model)
+    prompts = render_prompts(recipe, model, path.parent)
+    planned = tuple(plan_arm(recipe, arm) for arm in arms)
+    return Job(path, recipe, model, arms, planned, prompts)
+
+
+def create(job: Job, out: Path) -> RunDirectory:
+    """Make the run directory with the recipe, the plan and the machine's facts."""
+    run = RunDirectory.create(out)
+    shutil.copyfile(job.path, run.recipe_file)
+    write_json(run.plan_file, [plan_json(item) for item in job.planned])
+    write_json(run.environment_file, environment.gather())
+    write_json(run.run_file, _run_facts(job))
+    return run
+
+
+def reopen(job: Job, out: Path) -> RunDirectory:
+    """An unfinished run of the same recipe, to be finished. Refuses any other."""
+    run = RunDirectory.open(out)
+    before, now = read_json(run.run_file), _run_facts(job)
+    for key in ("recipe", "prompts", "arms", "reference", "workload", "harness"):
+        if before.get(key) != now[key]:
+            raise InputError(
+                f"was started with another {key}; its results cannot be mixed with this recipe's.",
+                where=str(run.run_file),
+                fix="Start a new run.",
+            )
+    return run
+
+
+def execute(job: Job, run: RunDirectory, progress: Progress) -> None:
+    """Run every turn that has not succeeded yet. A failed arm does not stop the others.
+
+    KeyboardInterrupt passes through after the turn under way is marked and its server ended.
+    """
+    require_runnable(job.planned)
+    turns = job.turns
+    for number, (item, repeat) in enumerate(turns, start=1):
+        folder = run.turn(item.arm.id, repeat)
+        if _finished(folder):
+            progress.note(f"{item.arm.id}: kept from before")
+            continue
+        if folder.exists():
+            shutil.rmtree(folder)
+        folder.mkdir(parents=True)
+        progress.turn(number, len(turns), item.arm.id, repeat)
+        _turn(job, item, repeat, folder, progress)
+
+
+def _finished(folder: Path) -> bool:
+    status = folder / "status.json"
+    return status.exists() and read_json(status)["status"] == "ok"
+
+
+def _turn(job: Job, item: PlannedArm, repeat: int, folder: Path, progress: Progress) -> None:
+    status: dict[str, Any] = {"arm": item.arm.id, "repeat": repeat, "started": _utc()}
+
+    def settle(word: str, reason: str | None) -> None:
+        status.update(status=word, reason=reason, ended=_utc())
+        write_json(folder / "status.json", status)
+
+    try:
+        reason = _measure_arm(job, item, repeat, folder, progress, status)
+        settle("failed" if reason else "ok", reason)
+    except KeyboardInterrupt:
+        settle("interrupted", "stopped by the user")
+        raise
+    except MuseorchError as error:
+        reason = error.message
+        settle("failed", reason)
+    if reason:
+        progress.note(f"{item.arm.id} failed: {reason}")
+
+
+def _measure_arm(
+    job: Job,
+    item: PlannedArm,
+    repeat: int,
+    folder: Path,
+    progress: Progress,
+    status: dict[str, Any],
+) -> str | None:
+    """Start, measure every mode, stop. The reason of a failure, or None."""
+    assert item.engine is not None, "require_runnable has been called"
+    engine, backend = item.engine, BACKENDS[item.arm.backend]
+    status["engine"] = {"backend": engine.backend, "version": engine.version}
+    status["patches"] = [asdict(patch) for patch in _patch(job, item)]
+    overlays = {
+        overlay.placeholder: str(materialise(overlay, folder / "overlays"))
+        for overlay in item.plan.overlays
+    }
+    probe = replace(_requests(job, job.recipe.workload.modes[0])[0], max_tokens=2)
+    began = time.monotonic()
+    with serve(
+        item.plan,
+        backend,
+        folder=folder,
+        probe=probe,
+        model=item.spec.served_name,
+        port=job.recipe.serve.port,
+        overlay_paths=overlays,
+        on_progress=progress.detail,
+    ) as server:
+        status["startup_s"] = round(time.monotonic() - began, 3)
+        status["facts"] = server.facts
+        phases: list[dict[str, Any]] = []
+        for concurrency in job.recipe.workload.concurrency:
+            for mode in job.recipe.workload.modes:
+                reason = _phase(
+                    job, item, mode, concurrency, repeat, server, folder, phases, progress
+                )
+                if reason is not None:
+                    return reason
+        return None
+
+
+def _patch(job: Job, item: PlannedArm) -> tuple[patching.AppliedPatch, ...]:
+    """Patch the arm's environment for every arm that shares it, so that all run the same code."""
+    assert item.engine is not None
+    if item.engine.packages is None:
+        return ()
+    known = BACKENDS[item.arm.backend].patches
+    ids = {
+        name for other in job.planned if other.engine == item.engine for name in other.plan.patches
+    }
+    return patching.ensure(
+        item.engine.packages,
+        [patch for patch in known.values() if patch.id in ids],
+        owned=item.engine.owned,
+        in_place=job.patch_in_place,
+    )
+
+
+def _phase(
+    job: Job,
+    item: PlannedArm,
+    mode: Mode,
+    concurrency: int,
+    repeat: int,
+    server: Server,
+    folder: Path,
+    phases: list[dict[str, Any]],
+    progress: Progress,
+) -> str | None:
+    backend, workload = BACKENDS[item.arm.backend], job.recipe.workload
+    requests = _requests(job, mode)
+    if workload.warmup:
+        warm = [replace(r, max_tokens=min(WARMUP_TOKENS, r.max_tokens)) for r in requests]
+        _send(
+            item, server, _cycle(warm, workload.warmup), mode, concurrency, repeat, lambda _: None
+        )
+    before = _scrape(server, item) if server.exit_reason() is None else Counters()
+    done: list[Sample] = []
+    progress.phase(mode.name, concurrency, len(requests))
+
+    def keep(sample: Sample) -> None:
+        append(folder / "samples.jsonl", sample)
+        done.append(sample)
+        progress.sample(sample)
+
+    _send(item, server, requests, mode, concurrency, repeat, keep)
+    # A client sees the broken connection a moment before the process is gone.
+    died = server.exit_reason(wait_s=2.0 if any(s.error is not None for s in done) else 0.0)
+    if died is not None:
+        return f"the server ended during {mode.name}: {died}"
+    after = _scrape(server, item)
+    phases.append(
+        {
+            "mode": mode.name,
+            "concurrency": concurrency,
+            "draft_tokens": item.plan.draft_tokens,
+            "verification": backend.verification(item.spec, mode.sampling),
+            "before": asdict(before),
+            "after": asdict(after),
+        }
+    )
+    write_json(folder / "counters.json", phases)
+    failures = [sample.error for sample in done if sample.error is not None]
+    if len(failures) == len(requests):
+        return f"all {len(requests)} requests of {mode.name} failed; the first: {failures[0]}"
+    return None
+
+
+def _send(
+    item: PlannedArm,
+    server: Server,
+    requests: Sequence[Request],
+    mode: Mode,
+    concurrency: int,
+    repeat: int,
+    keep: Any,
+) -> None:
+    run_phase(
+        server.url,
+        BACKENDS[item.arm.backend],
+        item.spec.served_name,
+        requests,
+        concurrency=concurrency,
+        context=PhaseContext(item.arm.id, mode.name, repeat),
+        on_sample=keep,
+        should_stop=lambda: server.exit_reason() is not None,
+        timeout_s=REQUEST_TIMEOUT_S,
+    )
+
+
+def _scrape(server: Server, item: PlannedArm) -> Counters:
+    if item.arm.drafter is None:
+        return Counters()
+    try:
+        return scrape(server.metrics(), BACKENDS[item.arm.backend].counters)
+    except OSError as error:
+        raise EngineError(f"the metrics endpoint did not answer: {error}") from None
+
+
+def _requests(job: Job, mode: Mode) -> tuple[Request, ...]:
+    return render_requests(job.prompts, job.recipe, mode, job.model.model.tokens.end)
+
+
+def _cycle(requests: Sequence[Request], count: int) -> list[Request]:
+    return [requests[index % len(requests)] for index in range(count)]
+
+
+def _run_facts(job: Job) -> dict[str, Any]:
+    return {
+        "schema": 1,
+        "recipe": job.recipe.name,
+        "command": sys.argv,
+        "started": _utc(),
+        "harness": environment.museorch_version(),
+        "device": job.recipe.device,
+        "prompts": {"count": len(job.prompts), "sha256": prompts_hash(job.prompts)},
+        "arms": [arm.id for arm in job.arms],
+        "reference": job.reference,
+        "bookend": job.recipe.order.bookend,
+        "end_token_ids": job.model.model.tokens.end,
+        "workload": job.recipe.workload.model_dump(mode="json"),
+        "serve": job.recipe.serve.model_dump(mode="json"),
+    }
+
+
+def _utc() -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
