@@ -47,7 +47,8 @@ class Patch:
     edits: tuple[Edit, ...]
     devices: tuple[Device, ...] = ("cpu", "cuda")
     speculation: tuple[Speculation, ...] = ("dflash", "dspark")
-    """The kinds of arm that need it. Empty: none that museorch launches."""
+    """The kinds of arm that need it. Empty: only what `only_for` says, so apply it by name."""
+    only_for: str = ""
     since: str | None = None
     """First engine version with the fault, None where it is as old as the file."""
     until: str | None = None

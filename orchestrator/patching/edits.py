@@ -23,7 +23,7 @@ def edited(content: bytes, edit: Edit) -> bytes:
     count = occurrences(content, edit.find)
     if count != 1:
         raise PatchError(
-            f"the text to replace occurs {count} times, and must occur once: {first_line(edit)}.",
+            f"the text from {first_line(edit)} occurs {count} times, and must occur once.",
             where=edit.file,
             fix="This engine version needs another patch; nothing was changed.",
         )

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
+from backends.base import Device
 from backends.patch import Evidence, Patch
 from orchestrator.patching import journal as book
 from orchestrator.patching.edits import digest, first_line, occurrences
@@ -35,10 +36,26 @@ def installed_version(packages: Path, engine: str) -> str | None:
     return None
 
 
-def status(packages: Path, patches: Iterable[Patch]) -> tuple[PatchStatus, ...]:
-    """One line per patch. PatchError only where the journal itself cannot be read."""
+def status(
+    packages: Path, patches: Iterable[Patch], device: Device | None = None
+) -> tuple[PatchStatus, ...]:
+    """One line per patch. PatchError only where the journal itself cannot be read.
+
+    `device` is what the engine is built for: what builds for another run counts as not needed.
+    """
     journal = book.load(packages)
-    return tuple(inspect(packages, patch, journal) for patch in patches)
+    found = [(patch, inspect(packages, patch, journal)) for patch in patches]
+    return tuple(
+        replace(
+            state,
+            state="not needed",
+            evidence=f"the fault is there, but only builds for {' and '.join(patch.devices)} "
+            "run that code",
+        )
+        if state.state == "needed" and device is not None and device not in patch.devices
+        else state
+        for patch, state in found
+    )
 
 
 def inspect(packages: Path, patch: Patch, journal: Journal) -> PatchStatus:
@@ -74,7 +91,7 @@ def inspect(packages: Path, patch: Patch, journal: Journal) -> PatchStatus:
     if all(_by_hand(contents[edit.file] or b"", edit.find, edit.replace) for edit in patch.edits):
         return result("applied", "the patched text is there, but not by museorch")
     wrong = [
-        f"{edit.file}: {first_line(edit)} occurs {count} times"
+        f"{edit.file}: the text from {first_line(edit)} occurs {count} times"
         for edit, count in counts
         if count != 1
     ]

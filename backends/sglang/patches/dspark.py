@@ -61,8 +61,8 @@ LOGITS = Patch(
             "            local_logits = torch.tanh(local_logits / softcap) * softcap\n",
         ),
     ),
-    # Only for drafters with those keys, which `museorch lint` points out.
     speculation=(),
+    only_for="DSpark drafters with these keys",
     since="0.5.20",
     precondition=(Evidence("sglang/srt/speculative/dflash_utils.py", "output_multiplier"),),
 )

@@ -6,10 +6,15 @@ from collections.abc import Mapping
 
 from backends.base import Device, Speculation
 from backends.patch import Patch
-from backends.vllm.patches import sampler, wrapper
+from backends.vllm.patches import launch_image, sampler, wrapper
+from backends.vllm.patches.wrapper import NATIVE
+
+__all__ = ["FIRST_NATIVE", "NATIVE", "PATCHES", "needed"]
+
+FIRST_NATIVE = "0.28.0"
 
 PATCHES: Mapping[str, Patch] = {
-    patch.id: patch for module in (wrapper, sampler) for patch in module.PATCHES
+    patch.id: patch for module in (wrapper, sampler, launch_image) for patch in module.PATCHES
 }
 
 

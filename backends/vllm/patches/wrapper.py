@@ -24,6 +24,7 @@ def _loader(
     speculation: tuple[Speculation, ...],
     upstream: str = "none known",
     until: str | None = None,
+    only_for: str = "",
 ) -> Patch:
     """The loader of one drafter family in the V2 runner."""
     file = f"{SPEC_DECODE}/{name}/utils.py"
@@ -47,6 +48,7 @@ def _loader(
         ),
         devices=("cuda",),
         speculation=speculation,
+        only_for=only_for,
         until=until,
         precondition=(NATIVE,),
         fixed_by=(Evidence(file, OWN_OR_INNER),),
@@ -55,7 +57,7 @@ def _loader(
 
 DFLASH = _loader("dflash", ("dflash",), LAUNCH_PULL, until="0.28.0")
 DSPARK = _loader("dspark", ("dspark",), DSPARK_PULL)
-EAGLE = _loader("eagle", ())
+EAGLE = _loader("eagle", (), only_for="EAGLE drafters")
 
 GEMMA4 = Patch(
     id="vllm-gemma4-wrapper",
@@ -77,6 +79,7 @@ GEMMA4 = Patch(
     ),
     devices=("cuda",),
     speculation=(),
+    only_for="Gemma4 drafters",
     precondition=(NATIVE,),
     fixed_by=(Evidence(f"{SPEC_DECODE}/gemma4/speculator.py", 'target_language_model, "model"'),),
 )

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 from backends.patch import Evidence
@@ -26,10 +27,15 @@ def test_not_needed_since(tmp_path: Path) -> None:
 
 
 def test_not_needed_where_the_precondition_fails(tmp_path: Path) -> None:
-    import dataclasses
-
     patch = dataclasses.replace(WRAPPER, precondition=(Evidence("vllm/muse.py", "class Muse"),))
     assert only(packages(tmp_path), patch).state == "not needed"
+
+
+def test_not_needed_on_another_device(tmp_path: Path) -> None:
+    patch = dataclasses.replace(WRAPPER, devices=("cuda",))
+    folder = packages(tmp_path)
+    assert status(folder, (patch,), "cuda")[0].state == "needed"
+    assert status(folder, (patch,), "cpu")[0].state == "not needed"
 
 
 def test_cannot_tell_says_why(tmp_path: Path) -> None:
@@ -37,7 +43,9 @@ def test_cannot_tell_says_why(tmp_path: Path) -> None:
     (folder / LOADER).write_text(LOADER_TEXT * 2)
     found = only(folder)
     assert found.state == "cannot tell"
-    assert found.evidence == "vllm/loader.py: 'return target.model' occurs 2 times, not once"
+    assert found.evidence == (
+        "vllm/loader.py: the text from 'return target.model' occurs 2 times, not once"
+    )
     (folder / SAMPLER).unlink()
     assert only(folder, RATE).evidence == "vllm 0.32.0 has no vllm/sampler.py"
 
