@@ -23,8 +23,6 @@ from orchestrator.sample import Sample
 from orchestrator.stream import events
 
 CONNECT_TIMEOUT_S = 10.0
-KEEPALIVE_S = 2.0
-"""Less than the 5 s after which the engines' servers drop idle connections: no reuse too late."""
 ERROR_BODY_BYTES = 16384
 ERROR_CHARS = 400
 SWITCH_INTERVAL_S = 0.0002
@@ -262,11 +260,8 @@ def _client(
             verify=verify,
             http2=False,
             trust_env=False,
-            limits=httpx.Limits(
-                max_connections=concurrency,
-                max_keepalive_connections=concurrency,
-                keepalive_expiry=KEEPALIVE_S,
-            ),
+            # A connection per request: llama-server closes some kept ones just as they are reused.
+            limits=httpx.Limits(max_connections=concurrency, max_keepalive_connections=0),
         ),
         # One deadline per request, set where it is sent: httpx would start a timer per read.
         timeout=httpx.Timeout(None, connect=CONNECT_TIMEOUT_S),

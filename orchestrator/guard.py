@@ -4,8 +4,9 @@
 
 museorch holds the other end of this process' stdin. When that pipe closes, because museorch asked
 or because it died in whatever way, or on SIGTERM, the engine's process group gets SIGTERM, and
-after the grace every descendant gets SIGKILL, those included that left the group. The same sweep
-follows when the engine ends by itself. With --detach there is no pipe: SIGTERM alone ends it.
+after the grace, or at the next SIGTERM, every descendant gets SIGKILL, those included that left the
+group. The same sweep follows when the engine ends by itself. With --detach there is no pipe:
+SIGTERM alone ends it.
 
 The first line of stdout is `pid N`, or `error WHY` when the engine cannot be run. The exit status
 is the engine's, 128 + N when signal N ended it, 127 when it could not be run.
@@ -56,7 +57,9 @@ def main(args: list[str]) -> int:
         asked = any(fd != wake and not os.read(fd, 4096) for fd in ready)
         if wake in ready:
             asked |= any(number != signal.SIGCHLD for number in os.read(wake, 4096))
-        if asked and kill_at is None:
+        if asked and kill_at is not None:
+            kill_at = time.monotonic()
+        elif asked:
             kill_at = time.monotonic() + options.grace
             watched = [wake]
             _signal_group(engine.pid, signal.SIGTERM)
@@ -75,7 +78,7 @@ def _parse(args: list[str]) -> argparse.Namespace:
 
 
 def _start(argv: list[str], log: Path) -> subprocess.Popen[bytes]:
-    """The engine: it leads a session of its own and dies with this process."""
+    """The engine: it leads a process group of its own and dies with this process."""
     guard = os.getpid()
 
     def die_with_guard() -> None:
@@ -90,7 +93,7 @@ def _start(argv: list[str], log: Path) -> subprocess.Popen[bytes]:
             stdin=subprocess.DEVNULL,
             stdout=out,
             stderr=out,
-            start_new_session=True,
+            process_group=0,
             preexec_fn=die_with_guard,
         )
 

@@ -57,7 +57,7 @@ def _wait_for_health(
 ) -> None:
     began = told = time.monotonic()
     on_progress(f"started as process {server.pid}")
-    answer = "no connection"
+    answer = "not listening"
     while True:
         _check_alive(server)
         try:
@@ -65,12 +65,14 @@ def _wait_for_health(
             return
         except httpx.HTTPStatusError as error:
             answer = f"HTTP {error.response.status_code}"
+        except httpx.ConnectError:
+            answer = "not listening"
         except httpx.HTTPError as error:
             answer = str(error) or type(error).__name__
         now = time.monotonic()
         if now >= deadline:
             raise server.failure(
-                f"not healthy after {plan.start_timeout_s:g} s: {plan.health_path} says {answer}."
+                f"not healthy after {plan.start_timeout_s:g} s ({plan.health_path}: {answer})."
             )
         if now - told >= PROGRESS_S:
             told = now

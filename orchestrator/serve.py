@@ -111,7 +111,9 @@ def serve(
         env=launch.environment(os.environ, plan.env, argv[0]),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        start_new_session=True,
+        # A group, so that Ctrl-C is museorch's alone, but no session: Linux shares the CPU between
+        # sessions first, and on a busy machine the client would get less of it than the engine.
+        process_group=0,
     )
     pid: int | None = None
     try:
@@ -141,16 +143,20 @@ def _stop(process: subprocess.Popen[bytes], pid: int | None, grace_s: float) -> 
     assert process.stdin is not None
     # Once the pipe is closed the guard ends everything, whatever happens to this process.
     process.stdin.close()
+    limit = grace_s + guard.SWEEP_LIMIT_S + 5.0
     try:
-        process.wait(grace_s + guard.SWEEP_LIMIT_S + 5.0)
-    finally:
-        if process.poll() is None:
-            process.kill()
-            process.wait()
-        if process.returncode < 0 and pid is not None:
-            # The guard was killed, and the engine with it by the kernel, but not its children.
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(pid, signal.SIGKILL)
+        process.wait(limit)
+    except KeyboardInterrupt:
+        process.terminate()  # asked a second time, the guard grants no more grace
+        process.wait(limit)
+        raise
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+    if process.returncode < 0 and pid is not None:
+        # The guard was killed, and the engine with it by the kernel, but not its children.
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(pid, signal.SIGKILL)
 
 
 def _ended(status: int) -> str:

@@ -43,7 +43,7 @@ class Guarded:
             [*command, "--grace", "0.3", *flags, "--", *argv],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            start_new_session=True,
+            process_group=0,
         )
         assert self.process.stdin is not None
         assert self.process.stdout is not None
@@ -114,6 +114,15 @@ def test_an_engine_that_ignores_term_is_killed_after_the_grace(
     started[0].stdin.close()
     assert started[0].process.wait(5) == 128 + signal.SIGKILL
     assert time.monotonic() - began >= 0.3
+
+
+def test_asked_again_it_does_not_wait_for_the_grace(tmp_path: Path, started: list[Guarded]) -> None:
+    started.append(Guarded(tmp_path, sys.executable, "-c", DEAF, flags=("--grace", "60")))
+    assert started[0].logged("deaf")
+    started[0].stdin.close()
+    time.sleep(0.1)
+    started[0].process.terminate()
+    assert started[0].process.wait(5) == 128 + signal.SIGKILL
 
 
 @pytest.mark.parametrize("status", [None, 4], ids=["asked to end", "ends by itself"])

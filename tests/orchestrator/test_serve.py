@@ -116,7 +116,7 @@ def test_an_executable_that_is_not_there(tmp_path: Path) -> None:
 
 def test_never_healthy(tmp_path: Path) -> None:
     message = fails(fake_plan("vllm", "--slow-start", "99", start_timeout_s=0.5), tmp_path)
-    assert "not healthy after 0.5 s: /health says HTTP 503" in message
+    assert "not healthy after 0.5 s (/health: HTTP 503)" in message
 
 
 @pytest.mark.parametrize(
@@ -193,29 +193,31 @@ from pathlib import Path
 from backends import BACKENDS
 from orchestrator.serve import serve
 from tests.fakes import PROBE, fake_plan
-folder = Path(sys.argv[1])
-plan = fake_plan("vllm", "--grandchild", str(folder / "child"), *sys.argv[2:])
-with serve(plan, BACKENDS["vllm"], folder=folder, probe=PROBE, model="muse",
-           on_progress=lambda text: print(text, flush=True), grace_s=0.5):
+folder, grace, *flags = sys.argv[1:]
+plan = fake_plan("vllm", "--ignore-term", "--grandchild", f"{folder}/child", *flags)
+with serve(plan, BACKENDS["vllm"], folder=Path(folder), probe=PROBE, model="muse",
+           on_progress=lambda text: print(text, flush=True), grace_s=float(grace)):
     time.sleep(600)
 """
 
 
 @pytest.mark.parametrize(
-    ("when", "number"),
+    ("when", "grace_s", "signals"),
     [
-        ("starting", signal.SIGKILL),
-        ("starting", signal.SIGINT),
-        ("ready", signal.SIGKILL),
-        ("ready", signal.SIGINT),
-        ("ready", signal.SIGTERM),
-        ("ready", signal.SIGHUP),
+        ("starting", 0.5, [signal.SIGKILL]),
+        ("starting", 0.5, [signal.SIGINT]),
+        ("ready", 0.5, [signal.SIGKILL]),
+        ("ready", 0.5, [signal.SIGTERM]),
+        ("ready", 0.5, [signal.SIGHUP]),
+        ("ready", 60, [signal.SIGINT, signal.SIGINT]),
     ],
 )
-def test_nothing_survives_museorch(tmp_path: Path, when: str, number: signal.Signals) -> None:
+def test_nothing_survives_museorch(
+    tmp_path: Path, when: str, grace_s: float, signals: list[signal.Signals]
+) -> None:
     flags = ("--slow-start", "60") if when == "starting" else ()
     with subprocess.Popen(
-        [sys.executable, "-c", PARENT, str(tmp_path), "--ignore-term", *flags],
+        [sys.executable, "-c", PARENT, str(tmp_path), str(grace_s), *flags],
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,
@@ -228,7 +230,9 @@ def test_nothing_survives_museorch(tmp_path: Path, when: str, number: signal.Sig
         child = int((tmp_path / "child").read_text())
         guard = psutil.Process(engine).ppid()
         assert guard != museorch.pid
-        museorch.send_signal(number)
+        for number in signals:
+            museorch.send_signal(number)
+            time.sleep(0.2)
         museorch.wait(10)
     assert eventually(lambda: gone(engine) and gone(child) and gone(guard))
 
