@@ -39,7 +39,7 @@ def status(
     rows = []
     for found in place.find(engine, python, packages):
         states = patching.status(found.packages, found.patches.values(), found.device)
-        note = found.without_muse()
+        note = patching.missing_target(found.packages, found.engine)
         rows.append(
             {
                 "engine": found.engine,
@@ -85,7 +85,7 @@ def apply(
     from orchestrator.patching import place
 
     found = place.only(engine or _engine_of(ids), python, packages)
-    note = found.without_muse()
+    note = patching.missing_target(found.packages, found.engine)
     if note:
         raise PatchError(note, where=str(found.packages))
     if ids:
@@ -153,6 +153,33 @@ def verify(
         if not wrong:
             print(f"{found.name}: as recorded")
     raise typer.Exit(1 if problems else 0)
+
+
+@app.command()
+def dockerfile(
+    base: str = typer.Option(..., "--base", help="The image to start from."),
+    family: Family = typer.Option(..., "--for", help="dflash or dspark."),
+    engine: Literal["vllm", "sglang"] = typer.Option("vllm", "--engine", help="What is in it."),
+    version: str | None = typer.Option(
+        None, "--version", help="The engine's version. [default: decided while the image is built]"
+    ),
+    slots: int = typer.Option(64, "--slots", min=1, help="Requests decoded at the same time."),
+    context: int = typer.Option(16384, "--context", min=64, help="Tokens per slot."),
+) -> None:
+    """Print a Dockerfile that patches an image, with its asserts and the launch command."""
+    from orchestrator.patching.dockerfile import dockerfile as text
+    from orchestrator.patching.dockerfile import launch
+    from orchestrator.patching.place import PATCHES
+
+    plan = launch(engine, version, family, slots=slots, context=context)
+    patches = [
+        patch
+        for patch in PATCHES[engine].values()
+        if "cuda" in patch.devices
+        and family in patch.speculation
+        and (version is None or patch.concerns(version))
+    ]
+    print(text(base, engine, patches, plan), end="")
 
 
 def _engine_of(ids: list[str] | None) -> str | None:

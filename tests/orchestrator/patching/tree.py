@@ -6,6 +6,7 @@ import hashlib
 from pathlib import Path
 
 from backends.patch import Edit, Evidence, Patch
+from backends.vllm.patches import NATIVE
 
 LOADER = "vllm/loader.py"
 SAMPLER = "vllm/sampler.py"
@@ -18,6 +19,9 @@ def packages(root: Path, version: str = "0.32.0") -> Path:
     folder = root / "site-packages"
     (folder / "vllm" / "__pycache__").mkdir(parents=True)
     (folder / f"vllm-{version}.dist-info").mkdir()
+    native = folder / NATIVE.file
+    native.parent.mkdir(parents=True)
+    native.write_text(f"{NATIVE.text}: ...\n")
     (folder / LOADER).write_text(LOADER_TEXT)
     (folder / SAMPLER).write_text(SAMPLER_TEXT)
     return folder
