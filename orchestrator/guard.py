@@ -125,6 +125,7 @@ def _reap(engine: int, status: int | None) -> int | None:
 def _sweep(engine: int, status: int | None) -> int:
     """SIGKILL to whatever is left, until nothing is. Returns the engine's status."""
     deadline = time.monotonic() + SWEEP_LIMIT_S
+    _signal_group(engine, signal.SIGKILL)
     while True:
         status = _reap(engine, status)
         left = _descendants(os.getpid())
@@ -132,8 +133,6 @@ def _sweep(engine: int, status: int | None) -> int:
             return status
         if time.monotonic() > deadline:
             return -signal.SIGKILL if status is None else status
-        if status is None:
-            _signal_group(engine, signal.SIGKILL)
         for pid in left:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)

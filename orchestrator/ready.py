@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 POLL_S = 0.1
 PROGRESS_S = 1.0
+RETRY_S = 0.5
 PATIENCE_S = 20.0
 """How long a healthy engine may go on failing to generate before it is given up."""
 LOADING = re.compile(r"HTTP (503|429|425|408)|no connection")
@@ -47,8 +48,9 @@ def wait_until_ready(
         limit = deadline if LOADING.match(problem) else min(deadline, patience)
         refused = REFUSED.match(problem) and not LOADING.match(problem)
         if refused or time.monotonic() >= limit:
-            raise server.failure(f"healthy, but it does not generate: {problem}.")
-        time.sleep(POLL_S)
+            raise server.failure(f"healthy, but it does not generate: {problem}")
+        time.sleep(RETRY_S)
+    _check_alive(server)  # else another server, on the same port, may have answered
     on_progress("ready")
 
 
@@ -72,7 +74,7 @@ def _wait_for_health(
         now = time.monotonic()
         if now >= deadline:
             raise server.failure(
-                f"not healthy after {plan.start_timeout_s:g} s ({plan.health_path}: {answer})."
+                f"not healthy after {plan.start_timeout_s:g} s ({plan.health_path}: {answer})"
             )
         if now - told >= PROGRESS_S:
             told = now
@@ -82,7 +84,7 @@ def _wait_for_health(
 
 def _check_alive(server: Server) -> None:
     if (reason := server.exit_reason()) is not None:
-        raise server.failure(f"the engine ended before it was ready: {reason}.")
+        raise server.failure(f"the engine ended before it was ready: {reason}")
 
 
 def _generate(

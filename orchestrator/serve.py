@@ -75,10 +75,10 @@ class Server:
             return self.get("/metrics").text
         except httpx.HTTPError as error:
             reason = self.exit_reason(wait_s=1.0) or str(error) or type(error).__name__
-            raise self.failure(f"no /metrics: {reason}.") from None
+            raise self.failure(f"no /metrics: {reason}") from None
 
     def failure(self, what: str) -> EngineError:
-        return EngineError(what, where=self.name, fix=f"Its log: {self.log}")
+        return EngineError(f"{what.rstrip('.')}.", where=self.name, fix=f"Its log: {self.log}")
 
 
 @contextmanager
