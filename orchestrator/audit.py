@@ -32,6 +32,21 @@ class GreedyAudit:
     prompts: int
     identical: int
     divergences: tuple[Divergence, ...]
+    tokens_per_pass: TokensPerPass | None
+    """None where one of the arms has no drafter or tells no passes per request."""
+
+
+@dataclass(frozen=True)
+class TokensPerPass:
+    """Drafting on the prompts whose outputs are identical: same weights, same text.
+
+    Tokens that came out after the first, per verification pass. Unlike the acceptance length this
+    does not depend on how an engine counts drafts that reach beyond the end of a reply.
+    """
+
+    prompts: int
+    a: float
+    b: float
 
 
 def first_divergence(a: Sequence[int], b: Sequence[int]) -> int | None:
@@ -60,6 +75,27 @@ def audit_greedy(
                     ids_b[position] if position < len(ids_b) else None,
                 )
             )
+    differing = {divergence.prompt for divergence in divergences}
+    same = [pair for pair in pairs if pair[0].prompt_id not in differing]
+    rates = _tokens_per_pass([one for one, _ in same]), _tokens_per_pass([two for _, two in same])
     return GreedyAudit(
-        a, b, concurrency, len(pairs), len(pairs) - len(divergences), tuple(divergences)
+        a,
+        b,
+        concurrency,
+        len(pairs),
+        len(same),
+        tuple(divergences),
+        TokensPerPass(len(same), rates[0], rates[1])
+        if rates[0] is not None and rates[1] is not None
+        else None,
     )
+
+
+def _tokens_per_pass(samples: Sequence[Sample]) -> float | None:
+    tokens = passes = 0
+    for sample in samples:
+        if sample.server is None or sample.server.steps is None:
+            return None
+        tokens += len(sample.token_ids) - 1
+        passes += sample.server.steps
+    return tokens / passes if passes else None

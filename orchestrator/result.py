@@ -63,7 +63,7 @@ def build(run: RunDirectory) -> dict[str, Any]:
         "workload": facts["workload"],
         "hardware": environment.hardware(machine, facts["device"]),
         "arms": arms,
-        "comparisons": [_comparison_json(c) for c in _compare_all(measured, plans, drift)],
+        "comparisons": [_comparison_json(c) for c in _compare_all(measured, drift)],
         "drift": drift,
         "audit": {"greedy": _audit(run, facts, measured), "distribution": []},
     }
@@ -183,15 +183,12 @@ def _pairs(measured: list[Measured]) -> Iterator[tuple[Measured, Measured]]:
         yield (b, a) if one["speculation"] == "none" and two["speculation"] != "none" else (a, b)
 
 
-def _compare_all(
-    measured: list[Measured], plans: Mapping[str, Any], drift: list[dict[str, Any]]
-) -> Iterator[Comparison]:
-    del plans
+def _compare_all(measured: list[Measured], drift: list[dict[str, Any]]) -> Iterator[Comparison]:
     for a, b in sorted(_pairs(measured), key=lambda pair: (pair[0].concurrency, pair[0].mode)):
         kind = kind_of(a.conditions, b.conditions)
         found = [f"{x.arm}: {problem}" for x in (a, b) for problem in x.problems]
         floors = [
-            abs(row["ratio"] - 1)
+            max(row["ratio"], 1 / row["ratio"]) - 1
             for row in drift
             if (row["mode"], row["concurrency"]) == (a.mode, a.concurrency)
         ]

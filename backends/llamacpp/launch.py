@@ -169,19 +169,13 @@ class LlamaCpp:
             raise ValueError(f"tokens is a {type(tokens).__name__}, not a list")
         if not event.get("stop"):
             return Chunk(token_ids=tuple(tokens))
-        timings = event.get("timings", {})
         stop_type = str(event.get("stop_type", ""))
         return Chunk(
             token_ids=tuple(tokens),
             finish={"limit": "length", "eos": "stop", "word": "stop"}.get(stop_type, stop_type),
             prompt_tokens=event.get("tokens_evaluated"),
             completion_tokens=event.get("tokens_predicted"),
-            # Absent, not 0, when nothing was drafted; the server counts no steps per request.
-            speculation=RequestSpeculation(
-                drafted=timings.get("draft_n"), accepted=timings.get("draft_n_accepted")
-            )
-            if "draft_n" in timings
-            else None,
+            speculation=_request_speculation(event, stop_type),
         )
 
     def slot_context(self, facts: Mapping[str, Any]) -> int | None:
@@ -192,6 +186,23 @@ class LlamaCpp:
         if spec.drafter is None:
             return "none"
         return "exact-argmax" if sampling.greedy else "target-draw-equals-draft"
+
+
+def _request_speculation(event: Mapping[str, Any], stop_type: str) -> RequestSpeculation | None:
+    """draft_n and draft_n_accepted are absent, not 0, when nothing was drafted.
+
+    The server tells no steps per request. Where a reply ends at its length they follow: drafts
+    never reach beyond what is left to generate, so every accepted draft came out, and each pass
+    after the first token gave one token more than it accepted.
+    """
+    timings = event.get("timings", {})
+    accepted, predicted = timings.get("draft_n_accepted"), event.get("tokens_predicted")
+    if "draft_n" not in timings:
+        return None
+    steps = None
+    if stop_type == "limit" and isinstance(accepted, int) and isinstance(predicted, int):
+        steps = predicted - 1 - accepted
+    return RequestSpeculation(steps=steps, drafted=timings["draft_n"], accepted=accepted)
 
 
 LLAMACPP = LlamaCpp()

@@ -129,6 +129,9 @@ def _audit(result: Mapping[str, Any]) -> Iterator[str]:
             first = ", ".join(f"{d['prompt']}@{d['position']}" for d in row["divergences"][:3])
             more = len(row["divergences"]) - 3
             text += f"; differ from {first}" + (f" and {more} more" if more > 0 else "")
+        rates = row["tokens_per_pass"]
+        if rates is not None:
+            text += f"; on those {rates['a']:.3f} and {rates['b']:.3f} tokens a pass"
         yield from _hang("  " + text, "    ")
 
 
