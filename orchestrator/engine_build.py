@@ -39,7 +39,7 @@ def build(environment: Environment, root: Path, log: Path, report: Report) -> No
     _check_needs(environment, root)
     began = time.monotonic()
     log.parent.mkdir(parents=True, exist_ok=True)
-    shutil.rmtree(root, ignore_errors=True)
+    discard(root)
     try:
         with _stoppable():
             root.mkdir(parents=True)
@@ -63,6 +63,16 @@ def build(environment: Environment, root: Path, log: Path, report: Report) -> No
         raise
 
 
+def discard(root: Path) -> None:
+    """Delete an environment, the manifest first: what a stop leaves then counts as half-made."""
+    try:
+        (root / MANIFEST).unlink(missing_ok=True)
+        if root.exists():
+            shutil.rmtree(root)
+    except OSError as error:
+        raise EngineError(f"cannot be deleted: {error.strerror}.", where=str(root)) from None
+
+
 @contextmanager
 def locked(path: Path, report: Report) -> Iterator[None]:
     """Hold a file lock; where another process has it, say so once and wait.
@@ -70,8 +80,16 @@ def locked(path: Path, report: Report) -> Iterator[None]:
     The descriptor is inherited by the steps, so that a step which outlives a killed museorch
     still keeps the next install out of its folder.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a") as handle:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle = path.open("a")
+    except OSError as error:
+        raise EngineError(
+            f"cannot be written: {error.strerror}.",
+            where=str(path),
+            fix="Set MUSEORCH_HOME to a folder that can.",
+        ) from None
+    with handle:
         os.set_inheritable(handle.fileno(), True)
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

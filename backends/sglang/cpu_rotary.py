@@ -29,5 +29,6 @@ def rotary_embedding(
         else:
             first, second = heads[..., 0::2], heads[..., 1::2]
         x, y = first.float(), second.float()
-        first.copy_(x * cos - y * sin)
-        second.copy_(y * cos + x * sin)
+        turned = (x * cos - y * sin, y * cos + x * sin)  # both before x, maybe `first`, changes
+        first.copy_(turned[0])
+        second.copy_(turned[1])

@@ -34,7 +34,7 @@ def _cuda(version: str) -> Environment:
 def _cpu(version: str) -> Environment:
     """SGLang without its CUDA packages, with the one function of vLLM that it then asks for.
 
-    It serves no drafter until museorch's CPU patches are applied.
+    It serves Muse Glimmer only once museorch's CPU patches are applied.
     """
     here = Path(__file__).parent
     pins = (here / f"cpu-{version}.txt").read_text(encoding="utf-8")
@@ -60,6 +60,6 @@ def _cpu(version: str) -> Environment:
             ),
         ),
         executable="bin/python",
-        disk_bytes=6 * 10**9,
+        disk_bytes=8 * 10**9,
         newest_python=(3, 13),
     )

@@ -59,6 +59,6 @@ def _cpu(version: str) -> Environment:
             ),
         ),
         executable="bin/python",
-        disk_bytes=8 * 10**9,
+        disk_bytes=10 * 10**9,
         newest_python=(3, 13),
     )

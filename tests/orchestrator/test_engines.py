@@ -119,6 +119,32 @@ def test_resolve_says_how_to_install() -> None:
         engines.resolve("vllm", version="0.31.0", device=other)
 
 
+def test_resolve_names_the_versions_when_it_cannot_install_one() -> None:
+    with pytest.raises(EngineError, match=r"vllm 9\.9 \(cpu\) .*museorch can install 0\.32\.0;"):
+        engines.resolve("vllm", version="9.9", device="cpu")
+
+
+def test_an_interpreter_that_is_gone_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(engines.ENVIRONMENTS, "vllm", count_installs(tmp_path / "notes"))
+    engine = engines.install("vllm", "0.32.0", "cpu", lambda _: None)
+    engine.executable.unlink()
+    engine.executable.symlink_to("/nonexistent/python3")
+    assert engines.installed() == []
+    engines.install("vllm", "0.32.0", "cpu", lambda _: None)
+    assert (tmp_path / "notes").read_text() == "installed\ninstalled\n"
+
+
+def test_a_cache_that_cannot_be_written_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("MUSEORCH_HOME", str(tmp_path / "file"))
+    with pytest.raises(EngineError, match="Set MUSEORCH_HOME"):
+        engines.install("vllm", "0.32.0", "cpu", lambda _: None)
+
+
 def test_resolve_prefers_the_default_version(monkeypatch: pytest.MonkeyPatch) -> None:
     for version in ("0.28.0", "0.33.0", "0.34.0"):
         own("vllm", version, "cuda", monkeypatch)
@@ -163,7 +189,7 @@ def test_a_named_executable_must_be_what_was_asked_for(tmp_path: Path) -> None:
     with pytest.raises(EngineError, match="no such program"):
         engines.resolve("vllm", executable="/nonexistent/python")
     with pytest.raises(EngineError, match="not a Python interpreter"):
-        engines.resolve("vllm", executable="/bin/true")
+        engines.resolve("vllm", executable="/bin/sh")
     with pytest.raises(EngineError, match="not a llama-server"):
         engines.resolve("llamacpp", executable="/bin/true")
 
