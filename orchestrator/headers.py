@@ -1,0 +1,164 @@
+"""The headers of a checkpoint: its config, and the names and shapes of its tensors.
+
+Reads a folder of Hugging Face files or a GGUF file. No weights are read.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO, Literal
+
+from backends.errors import InputError
+
+Shape = tuple[int, ...]
+
+_MAX_HEADER = 512 * 1024 * 1024
+_GGUF_SCALARS = {
+    0: "<B",
+    1: "<b",
+    2: "<H",
+    3: "<h",
+    4: "<I",
+    5: "<i",
+    6: "<f",
+    7: "<?",
+    10: "<Q",
+    11: "<q",
+    12: "<d",
+}
+_GGUF_STRING, _GGUF_ARRAY = 8, 9
+
+
+@dataclass(frozen=True)
+class Headers:
+    path: Path
+    format: Literal["hf", "gguf"]
+    config: Mapping[str, Any]
+    """config.json, or GGUF metadata. Long GGUF arrays are left out; `tokens` counts the one."""
+    tensors: Mapping[str, Shape]
+    """Outermost dimension first, as PyTorch has it."""
+    tokens: int | None = None
+    """Number of tokens of the vocabulary inside a GGUF."""
+
+
+def read_headers(path: Path) -> Headers:
+    """Raises InputError for what is neither, or is damaged."""
+    if path.is_dir():
+        return _hf(path)
+    if not path.exists():
+        raise InputError("no such file or folder.", where=str(path))
+    with path.open("rb") as file:
+        if file.read(4) != b"GGUF":
+            raise InputError(
+                "neither a folder of Hugging Face files nor a GGUF file.", where=str(path)
+            )
+        try:
+            return _gguf(path, file)
+        except (struct.error, KeyError, UnicodeDecodeError, OverflowError, MemoryError):
+            raise InputError("this GGUF file is damaged or cut off.", where=str(path)) from None
+
+
+def _hf(folder: Path) -> Headers:
+    config = _json(folder / "config.json")
+    files = sorted(folder.glob("*.safetensors"))
+    if not files:
+        raise InputError("has no .safetensors file.", where=str(folder))
+    tensors: dict[str, Shape] = {}
+    for file in files:
+        tensors.update(_safetensors(file))
+    return Headers(folder, "hf", config, tensors)
+
+
+def _json(path: Path) -> Mapping[str, Any]:
+    try:
+        config = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(f"cannot be read ({error.strerror}).", where=str(path)) from None
+    except ValueError as error:
+        raise InputError(f"is not JSON ({error}).", where=str(path)) from None
+    if not isinstance(config, dict):
+        raise InputError("is not a JSON object.", where=str(path))
+    return config
+
+
+def _safetensors(path: Path) -> dict[str, Shape]:
+    """The header: 8 bytes of length, then JSON."""
+    with path.open("rb") as file:
+        start = file.read(8)
+        length = int.from_bytes(start, "little")
+        if len(start) < 8 or length > _MAX_HEADER:
+            raise InputError("is not a safetensors file.", where=str(path))
+        try:
+            header = json.loads(file.read(length))
+            return {
+                name: tuple(entry["shape"])
+                for name, entry in header.items()
+                if name != "__metadata__"
+            }
+        except (ValueError, TypeError, KeyError, AttributeError):
+            raise InputError("its safetensors header is damaged.", where=str(path)) from None
+
+
+def _gguf(path: Path, file: BinaryIO) -> Headers:
+    version, tensors, keys = _unpack(file, "<IQQ")
+    if version not in (2, 3):
+        raise InputError(f"GGUF version {version} is not known.", where=str(path))
+    config: dict[str, Any] = {}
+    tokens = None
+    for _ in range(keys):
+        key = _string(file)
+        kind = _one(file, "<I")
+        if kind == _GGUF_ARRAY:
+            inner, count = _unpack(file, "<IQ")
+            values = _array(file, inner, count)
+            if key == "tokenizer.ggml.tokens":
+                tokens = count
+            if values is not None:
+                config[key] = values
+        else:
+            config[key] = _value(file, kind)
+    shapes: dict[str, Shape] = {}
+    for _ in range(tensors):
+        name = _string(file)
+        dimensions = _one(file, "<I")
+        shapes[name] = tuple(reversed(_unpack(file, f"<{dimensions}Q")))
+        _unpack(file, "<IQ")
+    return Headers(path, "gguf", config, shapes, tokens)
+
+
+def _array(file: BinaryIO, kind: int, count: int) -> list[Any] | None:
+    """The values, or None where there are many: vocabularies are skipped."""
+    if count <= 1024 and kind != _GGUF_STRING:
+        return [_value(file, kind) for _ in range(count)]
+    if kind == _GGUF_STRING:
+        for _ in range(count):
+            file.seek(_one(file, "<Q"), 1)
+    else:
+        file.seek(count * struct.calcsize(_GGUF_SCALARS[kind]), 1)
+    return None
+
+
+def _value(file: BinaryIO, kind: int) -> Any:
+    return _string(file) if kind == _GGUF_STRING else _one(file, _GGUF_SCALARS[kind])
+
+
+def _string(file: BinaryIO) -> str:
+    length = _one(file, "<Q")
+    if length > _MAX_HEADER:
+        raise OverflowError
+    content = file.read(length)
+    if len(content) < length:
+        raise struct.error
+    return content.decode("utf-8")
+
+
+def _one(file: BinaryIO, layout: str) -> Any:
+    return _unpack(file, layout)[0]
+
+
+def _unpack(file: BinaryIO, layout: str) -> tuple[Any, ...]:
+    return struct.unpack(layout, file.read(struct.calcsize(layout)))
