@@ -103,9 +103,11 @@ _RANK: dict[Level, int] = {"error": 0, "consequence": 1, "warning": 2}
 def _diagnose(log: LogText) -> Diagnosis:
     files = catalogue()
     benign = [pattern for file in files for pattern in file.benign]
-    read = tuple(entries(log.lines))
+    handled = [pattern for file in files for pattern in file.handled]
+    read = tuple(entries(log.lines, handled))
     engine = detect(read, files)
-    error = first_error(read, benign, _consequences(files))
+    stops = [pattern for file in files for pattern in file.stops]
+    error = first_error(read, benign, _consequences(files), stops)
     found = matches(read, files, engine, benign)
     found.sort(key=lambda match: (_RANK[match.signature.level], match.order))
     return Diagnosis(

@@ -2,12 +2,14 @@
 
 Kept as data in `orchestrator/signatures/`, one file per engine and `any.yaml` for all. A pattern
 is plain text, compared without regard to case, in which `*` stands for anything on the same line
-and `{n}` for a number; so no pattern can be slow.
+and `{n}` for a number, and a `^` in front ties it to the start of the message; so no pattern can
+be slow.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from functools import cache
 from importlib.resources import files
 from typing import Annotated, Literal
@@ -25,6 +27,10 @@ _NUMBER = re.compile(r"[-+]?\d{1,18}(?:\.\d{1,18})?")
 
 def find(pattern: str, low: str) -> float | None:
     """Where `pattern` fits the lower-case line: the number at `{n}`, else 1.0; None if not."""
+    if pattern.startswith("^"):
+        pattern = pattern[1:]
+        if not low.startswith(_parts(pattern)[0]):
+            return None
     at = 0
     value = 1.0
     number_next = False
@@ -109,9 +115,18 @@ class SignatureFile(_Data):
     """Text directly before the engine's version."""
     benign: tuple[Text, ...] = ()
     """Lines that look like errors in the log of a healthy server."""
+    handled: tuple[Text, ...] = ()
+    """What stands over a traceback that was caught and has no effect."""
     consequences: tuple[Text, ...] = ()
     """Lines that only report that something else failed."""
+    stops: tuple[Text, ...] = ()
+    """Lines that say the server was told to stop; what fails after them is no cause."""
     signatures: tuple[Signature, ...]
+
+
+def any_fits(patterns: Iterable[str], low: str) -> bool:
+    """Whether one of the patterns fits the lower-case line."""
+    return any(find(pattern, low) is not None for pattern in patterns)
 
 
 @cache

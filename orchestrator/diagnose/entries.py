@@ -6,10 +6,11 @@ Processes of one engine write into one log, so a traceback is followed per sourc
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from orchestrator.diagnose.catalogue import any_fits
 from orchestrator.diagnose.reading import Line
 
 Role = Literal["line", "frame", "exception"]
@@ -37,6 +38,7 @@ _PREFIXES = (
     re.compile(r"(?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL):(?:[\w.]{1,60}:|\s{1,6})"),
 )
 _HEADER = "Traceback (most recent call last):"
+_CHAIN = ("The above exception was", "During handling of the above")
 _EXCEPTION = re.compile(r"[A-Za-z_][\w.]{0,200}(?::(?: |$)|$)")
 _GROUP = re.compile(r" *[|+] ?")
 _PATIENCE = 2000
@@ -59,13 +61,19 @@ class Entry:
 
 @dataclass(slots=True)
 class _Traceback:
+    headline: str
+    """What was logged with it, or directly before it."""
     code: str = ""
     age: int = 0
 
 
-def entries(lines: Iterable[Line]) -> Iterator[Entry]:
-    """The lines of a log, understood."""
+def entries(lines: Iterable[Line], handled: Sequence[str] = ()) -> Iterator[Entry]:
+    """The lines of a log, understood.
+
+    An exception under a headline that fits a pattern of `handled` counts as one more frame.
+    """
     tracebacks: dict[tuple[str, str | None], _Traceback] = {}
+    before: dict[str, str] = {}  # the last message of each source
     for number, raw in lines:
         source, level, text = _split(raw)
         if text.lstrip(" ")[:1] in ("|", "+"):  # inside an exception group
@@ -74,11 +82,15 @@ def entries(lines: Iterable[Line]) -> Iterator[Entry]:
         if _HEADER in text:
             if len(tracebacks) >= _OPEN:
                 tracebacks.clear()
-            tracebacks[key] = _Traceback()
+                before.clear()
+            own = text[: text.index(_HEADER)].strip(" :")
+            tracebacks[key] = _Traceback(own or before.get(source, ""))
             yield Entry(number, level, text, "frame")
             continue
         traceback = tracebacks.get(key)
         if traceback is None:
+            if text.strip() and not text.startswith(_CHAIN):
+                before[source] = text
             yield Entry(number, level, text)
             continue
         traceback.age += 1
@@ -89,7 +101,9 @@ def entries(lines: Iterable[Line]) -> Iterator[Entry]:
             yield Entry(number, level, text, "frame")
         elif _EXCEPTION.match(text):
             del tracebacks[key]
-            yield Entry(number, level, text, "exception", traceback.code)
+            caught = any_fits(handled, traceback.headline.lower())
+            yield Entry(number, level, text, "frame" if caught else "exception", traceback.code)
+            before[source] = traceback.headline  # a chained traceback has the same one
         else:
             yield Entry(number, level, text)
         if traceback.age > _PATIENCE:

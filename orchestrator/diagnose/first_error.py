@@ -11,14 +11,14 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from orchestrator.diagnose.catalogue import find
+from orchestrator.diagnose.catalogue import any_fits
 from orchestrator.diagnose.entries import Entry
 
 _HANDLED = ("DEBUG", "INFO", "WARNING")
 _OPENS = re.compile(
     r"(?:fatal )?error(?::| while | when | loading | in | occurred|\(s\))|fatal:|what\(\):"
     r"|killed$|segmentation fault|illegal instruction|bus error|aborted\b|panic:"
-    r"|[\w./-]{1,80}: (?:fatal )?error: ",
+    r"|[\w./ -]{1,80}: (?:fatal )?error: ",
     re.I,
 )
 _EXCEPTION = re.compile(r"[A-Za-z_][\w.]{0,150}(?:Error|Exception|Exit|Interrupt): \S")
@@ -36,30 +36,37 @@ class ErrorLine(NamedTuple):
 
 
 def first_error(
-    entries: Iterable[Entry], benign: Sequence[str], consequences: Sequence[str]
+    entries: Iterable[Entry],
+    benign: Sequence[str],
+    consequences: Sequence[str],
+    stops: Sequence[str] = (),
 ) -> ErrorLine | None:
     """The first error that is neither harmless nor a mere report that something else failed.
 
-    `benign` and `consequences` are patterns. Exceptions outweigh other error lines. When there
-    are only consequences, the first of them is returned; last come tracebacks logged as warnings,
-    which were handled.
+    `benign`, `consequences` and `stops` are patterns. Exceptions outweigh other error lines. When
+    there are only consequences, the first of them is returned, unless the server was told to stop
+    before; last come tracebacks logged as warnings, which were handled.
     """
     best: dict[int, ErrorLine] = {}
     headline: tuple[int, ErrorLine] | None = None
+    stopping = False
 
     def keep(rank: int, error: ErrorLine) -> None:
         low = error.text.lower()
-        if any(find(pattern, low) is not None for pattern in benign):
+        late = any_fits(consequences, low)
+        if any_fits(benign, low) or (late and stopping):
             return
-        late = any(find(pattern, low) is not None for pattern in consequences)
         best.setdefault(rank + 2 if late else rank, error._replace(late=late))
 
     for entry in entries:
         text = entry.text.strip()
-        if headline:  # its message is on this line
+        stopping = stopping or any_fits(stops, text.lower())
+        if headline:  # its message is on this line, or a field's name is and the message follows
             rank, error = headline
-            headline = None
-            keep(rank, ErrorLine(error.line, f"{error.text} {text}"))
+            headline = (rank, ErrorLine(error.line, f"{error.text} {text}"))
+            if " " in text or not text:
+                keep(*headline)
+                headline = None
         elif entry.role == "exception":
             bare = entry.code and ":" not in text
             error = ErrorLine(entry.number, f"{text} at `{entry.code}`" if bare else text)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from packaging.specifiers import SpecifierSet
 from packaging.version import InvalidVersion, Version
 
-from orchestrator.diagnose.catalogue import Pattern, Signature, SignatureFile, find
+from orchestrator.diagnose.catalogue import Pattern, Signature, SignatureFile, any_fits, find
 from orchestrator.diagnose.entries import Entry
 
 _VERSION = re.compile(r"\d{1,6}(?:\.\d{1,6}){0,3}(?:[a-z.+-][\w.+-]{0,40})?")
@@ -84,7 +84,7 @@ def matches(
         if entry.role == "frame":  # source code, which also quotes messages that were not raised
             continue
         low = entry.text.lower()
-        harmless = any(find(pattern, low) is not None for pattern in benign)
+        harmless = any_fits(benign, low)
         for (signature, _), state in zip(wanted, progress, strict=True):
             _look(signature, state, None if harmless else (order, entry), low)
     found = [
@@ -117,7 +117,7 @@ def _look(signature: Signature, state: _Progress, here: tuple[int, Entry] | None
         if index not in state.requires and find(text, low) is not None:
             state.requires.add(index)
     if signature.unless and not state.excluded:
-        state.excluded = any(find(text, low) is not None for text in signature.unless)
+        state.excluded = any_fits(signature.unless, low)
 
 
 def _verdict(signature: Signature, state: _Progress) -> tuple[int, Entry] | None:
