@@ -26,6 +26,9 @@ class Published:
     mask_token_id: int
 
 
+PUBLISHED_VOCAB = 202048
+"""What engines assume of a drafter that names no vocabulary, as the published one does."""
+
 PUBLISHED = {
     # Muse Glimmer 30B by hidden size and layers: meta-models/Muse-Glimmer-30B-assistant.
     (6656, 52): Published((1, 13, 25, 37, 49), 2048, 201818),
@@ -96,7 +99,14 @@ def _method(case: Case) -> Iterator[Finding]:
 def _vocabulary(case: Case) -> Iterator[Finding]:
     d, wanted = case.drafter, case.target.vocab_size
     if d.vocab_size is None:
-        if d.declared == "dflash":
+        if d.declared == "dflash" and wanted not in (None, PUBLISHED_VOCAB):
+            yield _error(
+                "vocab-size",
+                f"No vocab_size in the config; engines then take {PUBLISHED_VOCAB}, and the target "
+                f"has {wanted}.",
+                f"Set it to {wanted}.",
+            )
+        elif d.declared == "dflash":
             yield Finding(
                 "info",
                 "vocab-size",

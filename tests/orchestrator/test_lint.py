@@ -21,6 +21,14 @@ from tests.orchestrator.checkpoints import (
     write_hf,
 )
 
+BIG = {
+    "hidden_size": 6656,
+    "vocab_size": 202048,
+    "sliding_window": 2048,
+    "mask_token_id": 201818,
+    "target_layer_ids": [1, 13, 25, 37, 49],
+}
+
 
 def found(
     tmp_path: Path,
@@ -72,12 +80,13 @@ def test_dflash_faults(tmp_path: Path, changes: dict[str, Any], code: str, words
     assert words in text
 
 
-def test_a_missing_vocabulary_is_the_published_drafters_way(tmp_path: Path) -> None:
-    config = dflash_config()
-    del config["vocab_size"]
-    level, text = found(tmp_path, config, backbone())["vocab-size"]
-    assert level == "info"
-    assert "before 0.28" in text
+def test_a_missing_vocabulary_is_the_published_ones(tmp_path: Path) -> None:
+    small, large = dflash_config(), dflash_config(**BIG)
+    del small["vocab_size"], large["vocab_size"]
+    level, text = found(tmp_path / "a", small, backbone())["vocab-size"]
+    assert level == "error"
+    assert "engines then take 202048, and the target has 128" in text
+    assert big(tmp_path / "b", large)["vocab-size"] == "info"
 
 
 @pytest.mark.parametrize(
@@ -119,15 +128,6 @@ def test_a_markov_head_that_is_missing(tmp_path: Path) -> None:
 )
 def test_how_it_is_to_be_run(tmp_path: Path, method: Method | None, k: int, code: str) -> None:
     assert found(tmp_path, dflash_config(), backbone(), method, k)[code][0] == "error"
-
-
-BIG = {
-    "hidden_size": 6656,
-    "vocab_size": 202048,
-    "sliding_window": 2048,
-    "mask_token_id": 201818,
-    "target_layer_ids": [1, 13, 25, 37, 49],
-}
 
 
 def big(tmp_path: Path, config: dict[str, Any]) -> dict[str, str]:
