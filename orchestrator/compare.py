@@ -1,6 +1,6 @@
 """Two arms to one verdict: a ratio with its interval and its causes, or a refusal.
 
-The ratio is of pooled decode rates, paired by prompt: a bootstrap draws prompts, and both arms'
+The ratio is of pooled decode rates, paired by prompt: the bootstrap draws prompts, and both arms'
 timings of a drawn prompt come along. Factors follow tok/s = tau / t_step.
 """
 
@@ -10,25 +10,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-import numpy as np
-
 from orchestrator.certify import Certificate, Difference
+from orchestrator.interval import Ratio, Row, pooled_ratio, prompts_to_show
 from orchestrator.metrics import Phase, decode_intervals, decode_steps
 from orchestrator.sample import Sample
 
 Verdict = Literal["faster", "slower", "no difference shown", "refused"]
-RESAMPLES = 10_000
 MIN_PAIRS = 5
 BASE_FLOOR = 0.01
 """Ratios closer to 1 than this are never called a difference; drift raises it."""
-
-
-@dataclass(frozen=True)
-class Ratio:
-    value: float
-    low: float
-    high: float
-    pairs: int
+EFFECT = 0.05
+"""The relative change whose number of prompts is told."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +35,10 @@ class Comparison:
     certificate: Certificate
     factors: Mapping[str, float | None] = field(default_factory=dict)
     reason: str | None = None
+    prompts_to_show: int | None = None
+    """Prompts with which a difference of EFFECT would be shown; None where `floor` is above it."""
+    floor: float | None = None
+    """The relative change up to which no difference is shown."""
 
 
 def paired(a: Sequence[Sample], b: Sequence[Sample]) -> list[tuple[Sample, Sample]]:
@@ -52,23 +48,14 @@ def paired(a: Sequence[Sample], b: Sequence[Sample]) -> list[tuple[Sample, Sampl
     return [(sample, right[key]) for sample, key in keys if key in right]
 
 
-def decode_ratio(a: Sequence[Sample], b: Sequence[Sample], seed: int = 0) -> Ratio | None:
-    """Decode rate of a over that of b with a 95 % percentile bootstrap interval over prompts."""
-    rows: list[tuple[float, float, float, float]] = []
+def decode_ratio(a: Sequence[Sample], b: Sequence[Sample]) -> Ratio | None:
+    """Decode rate of a over that of b; None below MIN_PAIRS prompts timed on both sides."""
+    rows: list[Row] = []
     for left, right in paired(a, b):
         one, two = decode_intervals([left]), decode_intervals([right])
         if one and two:
-            rows.append((one[0][0], one[0][1], two[0][0], two[0][1]))
-    if len(rows) < MIN_PAIRS:
-        return None
-    table = np.array(rows)
-    draws = np.random.default_rng(seed).integers(0, len(rows), (RESAMPLES, len(rows)))
-    sums = table[draws].sum(axis=1)
-    ratios = (sums[:, 0] / sums[:, 1]) / (sums[:, 2] / sums[:, 3])
-    low, high = np.quantile(ratios, [0.025, 0.975])
-    total = table.sum(axis=0)
-    value = (total[0] / total[1]) / (total[2] / total[3])
-    return Ratio(float(value), float(low), float(high), len(rows))
+            rows.append((*one[0], *two[0]))
+    return pooled_ratio(rows) if len(rows) >= MIN_PAIRS else None
 
 
 def factorise(a: Phase, b: Phase, ratio: float) -> dict[str, float | None]:
@@ -119,13 +106,27 @@ def compare(
     if ratio is None:
         return refused(f"fewer than {MIN_PAIRS} prompts with timings on both sides")
     verdict: Verdict = "no difference shown"
-    threshold = 1 + max(floor, BASE_FLOOR)
+    floor = max(floor, BASE_FLOOR)
+    threshold = 1 + floor
     if ratio.low > 1 and ratio.value > threshold:
         verdict = "faster"
     elif ratio.high < 1 and ratio.value < 1 / threshold:
         verdict = "slower"
     factors = factorise(*phases, ratio.value)
-    return Comparison(a, b, mode, concurrency, kind, verdict, ratio, certificate, factors)
+    needed = prompts_to_show(EFFECT, ratio.spread, floor)
+    return Comparison(
+        a,
+        b,
+        mode,
+        concurrency,
+        kind,
+        verdict,
+        ratio,
+        certificate,
+        factors,
+        prompts_to_show=needed,
+        floor=floor,
+    )
 
 
 def _tau(phase: Phase) -> float | None:

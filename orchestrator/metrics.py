@@ -121,6 +121,13 @@ def _output_tokens(phase: Phase) -> tuple[float, int] | str:
     return float(sum(len(sample.token_ids) for sample in phase.samples)), len(phase.samples)
 
 
+def _largest_share(phase: Phase) -> tuple[float, int] | str:
+    lengths = [len(sample.token_ids) for sample in phase.samples]
+    if not sum(lengths):
+        return "no request streamed a token"
+    return max(lengths) / sum(lengths), len(lengths)
+
+
 def _acceptance_length(phase: Phase) -> tuple[float, int] | str:
     if phase.speculation == "none":
         return "no speculation"
@@ -190,6 +197,13 @@ METRICS = (
         _output_rate,
     ),
     Metric("output_tokens", "tokens", "neither", "all output tokens", _output_tokens),
+    Metric(
+        "largest_request_share",
+        "1",
+        "neither",
+        "output tokens of the longest reply / all output tokens; pooled values lean towards it",
+        _largest_share,
+    ),
     Metric(
         "acceptance_length",
         "tokens/step",

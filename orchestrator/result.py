@@ -17,6 +17,7 @@ from orchestrator.counters import Counters, delta, spec_record
 from orchestrator.metrics import Phase, measure
 from orchestrator.rundir import RunDirectory, read_json
 from orchestrator.sample import Sample
+from orchestrator.speculation import speculation_json
 from orchestrator.validity import problems
 
 SCHEMA = 1
@@ -235,6 +236,7 @@ def _drift(
                     "ratio": ratio.value,
                     "interval": [ratio.low, ratio.high],
                     "pairs": ratio.pairs,
+                    "shown": not ratio.low <= 1 <= ratio.high,
                 }
             )
     return rows
@@ -299,31 +301,6 @@ def _mode_json(measured: Measured) -> dict[str, Any]:
     }
 
 
-def speculation_json(phase: Phase) -> dict[str, Any]:
-    """The record plus acceptance by position: marginal accepted_i / steps, and conditional."""
-    record = phase.record
-    assert record is not None
-    positions = record.per_position
-    marginal = (
-        [count / record.steps for count in positions]
-        if positions is not None and record.steps
-        else None
-    )
-    conditional: list[float | None] | None = None
-    if marginal is not None:
-        before = [1.0, *marginal[:-1]]
-        conditional = [m / b if b else None for m, b in zip(marginal, before, strict=True)]
-    return {
-        "steps": record.steps,
-        "drafted": record.drafted,
-        "accepted": record.accepted,
-        "per_position": list(positions) if positions is not None else [],
-        "marginal_acceptance": marginal,
-        "conditional_acceptance": conditional,
-        "source": record.source,
-    }
-
-
 def _comparison_json(comparison: Comparison) -> dict[str, Any]:
     ratio = comparison.ratio
     return {
@@ -337,6 +314,8 @@ def _comparison_json(comparison: Comparison) -> dict[str, Any]:
         "ratio": ratio.value if ratio else None,
         "interval": [ratio.low, ratio.high] if ratio else None,
         "pairs": ratio.pairs if ratio else 0,
+        "floor": comparison.floor,
+        "prompts_to_show_5_percent": comparison.prompts_to_show,
         "certificate": {
             "matched": comparison.certificate.matched,
             "differences": [asdict(d) for d in comparison.certificate.differences],
