@@ -111,7 +111,7 @@ def undo(packages: Path, journal: Journal) -> Journal:
             raise PatchError(
                 "an earlier change was cut off here and the file was changed since.",
                 where=str(packages / move.file),
-                fix="Install the engine again, then run the command again.",
+                fix=f"Install the engine again and delete {packages / book.FOLDER}.",
             )
     for move in journal.pending:
         content = replayed(book.original(packages, journal, move.file), journal.edits(move.file))

@@ -151,6 +151,12 @@ def test_a_kill_between_two_files_is_repaired(tmp_path: Path) -> None:
     assert states(folder)["both"] == "broken"
     assert verify(folder) == ("a change was cut off: vllm/loader.py, vllm/sampler.py",)
 
+    half_patched = (folder / LOADER).read_text()
+    (folder / LOADER).write_text("# mine\n")
+    with pytest.raises(PatchError, match=r"changed since\. Install the engine again and delete"):
+        revert(folder)
+    (folder / LOADER).write_text(half_patched)
+
     assert revert(folder) == ()
     assert hashes(folder) == before
     apply(folder, (BOTH,))
