@@ -7,7 +7,7 @@ ENGINES := llamacpp vllm sglang
 .PHONY: demo test check engines docs clean
 
 demo: .venv/ready
-	$(BIN)/museorch engines install llamacpp vllm
+	$(BIN)/museorch engines install --device cpu llamacpp vllm
 	$(BIN)/museorch compare recipes/tiny-muse/demo.yaml
 
 test: check engines
@@ -19,7 +19,7 @@ check: .venv/ready
 	$(BIN)/mypy
 
 engines: .venv/ready
-	$(BIN)/museorch engines install $(ENGINES)
+	$(BIN)/museorch engines install --device cpu $(ENGINES)
 
 docs: .venv/ready
 	$(BIN)/python -m tools.docs

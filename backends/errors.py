@@ -24,8 +24,9 @@ class MuseorchError(Exception):
     def message(self) -> str:
         """One line: `where: what. fix`."""
         place = f"{self.where}: " if self.where else ""
+        end = "" if self.what.endswith((".", "?", "!")) else "."
         advice = f" {self.fix}" if self.fix else ""
-        return f"{place}{self.what}{advice}"
+        return f"{place}{self.what}{end}{advice}"
 
 
 class InputError(MuseorchError):

@@ -75,6 +75,20 @@ class Document:
         line = self._lines.get(known)
         return f"{self.path}{f':{line}' if line else ''}: {field_name(at)}"
 
+    def _written(self, loc: Location) -> Location:
+        """`loc` as the file has it: a lone value that was read as a list of one has no index."""
+        at: list[str | int] = []
+        value = self.data
+        for part in loc:
+            if isinstance(part, int) != isinstance(value, list):
+                continue
+            at.append(part)
+            if isinstance(value, list):
+                value = value[int(part)] if int(part) < len(value) else None
+            else:
+                value = value.get(part) if isinstance(value, dict) else None
+        return tuple(at)
+
     def parse(self, model: type[Model]) -> Model:
         """Validate the document; the first problem becomes an InputError."""
         try:
@@ -85,7 +99,7 @@ class Document:
     def _complaint(self, error: ValidationError, model: type[BaseModel]) -> InputError:
         problems = sorted(error.errors(), key=lambda item: item["type"] == "missing")
         first = problems[0]
-        at = tuple(part for part in first["loc"] if not _is_union_tag(part, self.data, first))
+        at = self._written(first["loc"])
         more = f" ({len(problems) - 1} more after this one)" if len(problems) > 1 else ""
         if first["type"] == "extra_forbidden":
             known = _fields(model, at[:-1])
@@ -94,11 +108,12 @@ class Document:
             )
         if first["type"] == "missing":
             return InputError(f"missing field.{more}", where=self.where(at))
-        text = str(first["msg"]).removeprefix("Value error, ")
+        text = str(first["msg"]).removeprefix("Value error, ").replace("Input should", "should")
         given = first["input"]
         hint = ""
         if first["type"] == "literal_error" and isinstance(given, str):
-            hint = _suggest(given, str(first["ctx"]["expected"]).replace("'", "").split(", "))
+            expected = str(first["ctx"]["expected"]).replace("'", "").replace(" or ", ", ")
+            hint = _suggest(given, expected.split(", "))
         shown = "" if isinstance(given, dict | list) else f" (found {given!r})"
         return InputError(f"{text}{shown}.{hint}{more}", where=self.where(at))
 
@@ -157,18 +172,6 @@ def _model_in(annotation: Any) -> type[BaseModel] | None:
         if found:
             return found
     return None
-
-
-def _is_union_tag(part: str | int, data: Any, problem: Any) -> bool:
-    """pydantic adds the name of the union member it tried; that is no field of the file."""
-    del data
-    return (
-        isinstance(part, str)
-        and (
-            "[" in part or part in {"str", "int", "Mode", "literal"} or part.startswith("function-")
-        )
-        and problem["type"] != "extra_forbidden"
-    )
 
 
 def _yaml_line(error: yaml.YAMLError) -> str:

@@ -37,7 +37,8 @@ def plan_arm(recipe: Recipe, arm: Arm) -> PlannedArm:
         )
     except EngineError as error:
         engine = None
-        missing = Finding("warning", "not-installed", error.what, error.fix)
+        what = f"{error.where}: {error.what}" if error.where else error.what
+        missing = Finding("warning", "not-installed", what, error.fix)
     version = choice.version or default_version(arm.backend, recipe.device)
     serve = recipe.serve
     spec = ServeSpec(

@@ -47,6 +47,8 @@ def options(args: list[str]) -> argparse.Namespace:
     parser.add_argument("--cumulative", action="store_true", help="SGLang: repeat earlier tokens")
     parser.add_argument("--crlf", action="store_true")
     parser.add_argument("--comments", action="store_true", help="keep-alive comments in between")
+    parser.add_argument("--ctx-size", type=int, default=4096, help="as llama-server's: all slots")
+    parser.add_argument("--parallel", type=int, default=1)
     # How it starts.
     parser.add_argument("--log", action="append", default=[], help="a line to log at start")
     parser.add_argument("--fail-start", type=int, help="exit at once with this status")
@@ -283,6 +285,9 @@ async def serve(engine: Engine, reader: asyncio.StreamReader, writer: asyncio.St
                 respond(writer, 503 if loading else 200, "{}")
             elif path == "/metrics":
                 respond(writer, 200, engine.metrics())
+            elif path == "/props":
+                slot = {"n_ctx": engine.options.ctx_size // engine.options.parallel}
+                respond(writer, 200, json.dumps({"default_generation_settings": slot}))
             elif path == "/version":
                 respond(writer, 200, json.dumps({"version": "fake"}))
             else:

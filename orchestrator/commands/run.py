@@ -92,6 +92,7 @@ def _run(
 
     from backends.errors import InputError
     from orchestrator import run as flow
+    from orchestrator.launch import usable_port
     from orchestrator.plan import require_runnable
     from orchestrator.progress import Progress
     from orchestrator.rundir import new_run_path
@@ -102,6 +103,8 @@ def _run(
     if arm is not None:
         job = _only(job, arm)
     require_runnable(job.planned)
+    if job.recipe.serve.port is not None:
+        usable_port(job.planned[0].spec.host, job.recipe.serve.port)
     if resume is not None:
         run = flow.reopen(job, resume)
     else:
