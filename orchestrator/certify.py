@@ -2,11 +2,12 @@
 
 Every field of CONDITIONS must be equal, except what the comparison is about. Comparing a drafter
 with none, two drafters, and two engines each have their own short list of fields that may differ.
+A recipe can allow more; the comparison then is a bridge, labelled with what differs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -14,11 +15,15 @@ Kind = Literal["drafter-against-none", "drafter-against-drafter", "engine-agains
 
 CONDITIONS: Mapping[str, str] = {
     "hardware": "GPU name, count, driver and power limit, or the CPU and its cores",
+    "clocks": "median SM clock while a GPU worked, MHz, within 10 %",
+    "gpu_processes": "other processes on the GPU before the arm started",
     "engine": "engine and version",
     "patches": "declared patches in the engine's environment",
     "weights": "checkpoint the target's weights come from",
+    "weight_files": "hash of the target's config, headers, sizes and spread blocks, in one format",
     "quantisation": "quantisation of the target",
     "drafter": "checkpoint and quantisation of the drafter",
+    "drafter_files": "hash of the drafter's files, as for the target",
     "draft_tokens": "K as the engine uses it",
     "verification": "rule by which drafts are accepted",
     "acceptance": "real, or simulated by the engine",
@@ -35,12 +40,23 @@ CONDITIONS: Mapping[str, str] = {
     "harness": "museorch version",
 }
 
+_A_DRAFTER = frozenset({"drafter", "drafter_files", "draft_tokens"})
 MAY_DIFFER: Mapping[Kind, frozenset[str]] = {
-    "drafter-against-none": frozenset({"drafter", "draft_tokens", "verification", "patches"}),
-    "drafter-against-drafter": frozenset({"drafter", "draft_tokens", "patches"}),
+    "drafter-against-none": _A_DRAFTER | {"verification"},
+    "drafter-against-drafter": _A_DRAFTER,
     "engine-against-engine": frozenset({"engine", "patches"}),
 }
-"""What is under test, and the patches that a drafter or an engine needs to run at all."""
+"""What is under test. Arms of one engine share its environment, so also its patches."""
+
+FOLLOWS: Mapping[str, frozenset[str]] = {
+    "quantisation": frozenset({"weight_files"}),
+    "weights": frozenset({"weight_files"}),
+    "drafter": frozenset({"drafter_files"}),
+}
+"""What cannot stay equal where a bridge lets the key differ."""
+
+CLOCK_TOLERANCE = 0.1
+"""An arm that draws more power clocks a little lower by itself; a locked clock is further off."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +74,8 @@ class Certificate:
     matched: bool
     differences: tuple[Difference, ...]
     """What differs and should not; empty when matched."""
+    allowed: tuple[Difference, ...] = ()
+    """What differs and was allowed by the recipe. With any, the ratio is no speedup."""
 
 
 def kind_of(a: Mapping[str, Any], b: Mapping[str, Any]) -> Kind:
@@ -69,22 +87,36 @@ def kind_of(a: Mapping[str, Any], b: Mapping[str, Any]) -> Kind:
     return "drafter-against-drafter"
 
 
-def certify(a: Mapping[str, Any], b: Mapping[str, Any], kind: Kind) -> Certificate:
+def certify(
+    a: Mapping[str, Any], b: Mapping[str, Any], kind: Kind, allow: Collection[str] = ()
+) -> Certificate:
     """Compare the gathered conditions of two phases; an absent field counts as unknown.
 
     Two unknowns are not equal: what was not observed cannot certify anything.
     """
+    tolerated = {*allow}.union(*(FOLLOWS.get(name, ()) for name in allow))
     differences: list[Difference] = []
+    allowed: list[Difference] = []
     for name in CONDITIONS:
         if name in MAY_DIFFER[kind]:
             continue
         left, right = a.get(name), b.get(name)
-        if left is None or right is None or left != right:
-            differences.append(
-                Difference(
-                    name,
-                    "unknown" if left is None else left,
-                    "unknown" if right is None else right,
-                )
-            )
-    return Certificate(not differences, tuple(differences))
+        if left is not None and right is not None and _equal(name, left, right):
+            continue
+        found = Difference(
+            name,
+            "unknown" if left is None else left,
+            "unknown" if right is None else right,
+        )
+        (allowed if name in tolerated else differences).append(found)
+    return Certificate(not differences, tuple(differences), tuple(allowed))
+
+
+def _equal(name: str, left: Any, right: Any) -> bool:
+    if name == "clocks" and isinstance(left, int | float) and isinstance(right, int | float):
+        return abs(left - right) <= CLOCK_TOLERANCE * max(left, right)
+    if name in ("weight_files", "drafter_files"):
+        # Files of two formats never have equal bytes; that they hold one checkpoint is for
+        # `weights` and `drafter` to say.
+        return bool(left == right or left.split()[0] != right.split()[0])
+    return bool(left == right)

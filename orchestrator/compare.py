@@ -124,9 +124,17 @@ def compare(
         ratio,
         certificate,
         factors,
+        _bridge(certificate),
         prompts_to_show=needed,
         floor=floor,
     )
+
+
+def _bridge(certificate: Certificate) -> str | None:
+    if not certificate.allowed:
+        return None
+    names = ", ".join(difference.field for difference in certificate.allowed)
+    return f"a bridge: {names} may differ here, so this is no speedup of what is compared"
 
 
 def _tau(phase: Phase) -> float | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -9,6 +10,7 @@ from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from backends import BACKENDS
 from backends.base import Device, Sampling, Speculation
+from orchestrator.certify import CONDITIONS
 from orchestrator.document import Document, Strict
 
 Item = TypeVar("Item")
@@ -144,6 +146,21 @@ class Recipe(Strict):
     serve: Serve = Serve()
     arms: list[ArmSpec] = Field(min_length=1)
     order: Order = Order()
+    allow: list[str] = Field(
+        default=[],
+        description="Conditions that may differ between arms; such a comparison is labelled and is "
+        "no speedup claim",
+    )
+
+    @field_validator("allow")
+    @classmethod
+    def _conditions(cls, value: list[str]) -> list[str]:
+        for name in value:
+            if name not in CONDITIONS:
+                close = difflib.get_close_matches(name, CONDITIONS, n=1)
+                hint = f'did you mean "{close[0]}"?' if close else f"use {', '.join(CONDITIONS)}"
+                raise ValueError(f'"{name}" is not a condition; {hint}')
+        return value
 
 
 def load_recipe(path: Path) -> tuple[Recipe, Document]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from backends import BACKENDS
-from orchestrator import environment, sample
+from orchestrator import environment, gpu, sample
 from orchestrator.audit import audit_greedy
 from orchestrator.certify import certify, kind_of
 from orchestrator.compare import Comparison, compare, decode_ratio
@@ -18,7 +18,7 @@ from orchestrator.metrics import Phase, measure
 from orchestrator.rundir import RunDirectory, read_json
 from orchestrator.sample import Sample
 from orchestrator.speculation import speculation_json
-from orchestrator.validity import problems
+from orchestrator.validity import problems, warnings
 
 SCHEMA = 1
 
@@ -33,6 +33,8 @@ class Measured:
     phase: Phase
     failed: int
     problems: tuple[str, ...]
+    warnings: tuple[str, ...]
+    observed: Mapping[str, Any] | None
     conditions: Mapping[str, Any]
 
 
@@ -64,7 +66,9 @@ def build(run: RunDirectory) -> dict[str, Any]:
         "workload": facts["workload"],
         "hardware": environment.hardware(machine, facts["device"]),
         "arms": arms,
-        "comparisons": [_comparison_json(c) for c in _compare_all(measured, drift)],
+        "comparisons": [
+            _comparison_json(c) for c in _compare_all(measured, drift, facts.get("allow", []))
+        ],
         "drift": drift,
         "audit": {"greedy": _audit(run, facts, measured), "distribution": []},
     }
@@ -116,7 +120,9 @@ def _measured(
         )
     phase = Phase(good, record, plan["speculation"], counted["draft_tokens"])
     mode = next(m for m in facts["workload"]["modes"] if m["name"] == counted["mode"])
-    found = problems(phase, samples, facts["workload"])
+    observed = counted.get("observed")
+    found = problems(phase, samples, facts["workload"], observed)
+    doubts = warnings(observed, status.get("others_on_gpu", {}))
     conditions = _conditions(facts, machine, plan, status, counted, mode)
     return Measured(
         plan["id"],
@@ -125,6 +131,8 @@ def _measured(
         phase,
         len(samples) - len(good),
         found,
+        doubts,
+        observed,
         conditions,
     )
 
@@ -144,13 +152,17 @@ def _conditions(
         "backend": plan["backend"],
         "speculation": plan["speculation"],
         "hardware": environment.hardware(machine, facts["device"]),
+        "clocks": _clocks(counted.get("observed")),
+        "gpu_processes": _others(status.get("others_on_gpu", {})),
         "engine": f"{plan['backend']} {status.get('engine', plan).get('version', 'unknown')}",
         "patches": [patch["id"] for patch in status.get("patches", [])],
         "weights": plan["target"]["identity"],
+        "weight_files": status.get("weight_files"),
         "quantisation": plan["target"]["quantisation"],
         "drafter": f"{drafter['weights']['identity']} {drafter['weights']['quantisation']}"
         if drafter
         else "none",
+        "drafter_files": status.get("drafter_files"),
         "draft_tokens": counted["draft_tokens"] if drafter else "none",
         "verification": counted["verification"],
         "acceptance": "real",
@@ -166,6 +178,21 @@ def _conditions(
         f"end ids {facts['end_token_ids']}",
         "harness": facts["harness"],
     }
+
+
+def _clocks(observed: Mapping[str, Any] | None) -> float | str | None:
+    """MHz; words where no GPU is in use; None where one is and was not seen."""
+    seen = observed["gpu"] if observed is not None else {}
+    if "sm_mhz" in seen:
+        return float(seen["sm_mhz"]["median"])
+    return gpu.NO_GPU if seen.get("reason") == gpu.NO_GPU else None
+
+
+def _others(found: Mapping[str, Any]) -> str | None:
+    processes = found.get("processes")
+    if processes is None:
+        return gpu.NO_GPU if found.get("reason") == gpu.NO_GPU else None
+    return f"{len(processes)}" if processes else "none"
 
 
 def _counters(data: Mapping[str, Any]) -> Counters:
@@ -184,7 +211,9 @@ def _pairs(measured: list[Measured]) -> Iterator[tuple[Measured, Measured]]:
         yield (b, a) if one["speculation"] == "none" and two["speculation"] != "none" else (a, b)
 
 
-def _compare_all(measured: list[Measured], drift: list[dict[str, Any]]) -> Iterator[Comparison]:
+def _compare_all(
+    measured: list[Measured], drift: list[dict[str, Any]], allow: Collection[str]
+) -> Iterator[Comparison]:
     for a, b in sorted(_pairs(measured), key=lambda pair: (pair[0].concurrency, pair[0].mode)):
         kind = kind_of(a.conditions, b.conditions)
         found = [f"{x.arm}: {problem}" for x in (a, b) for problem in x.problems]
@@ -200,7 +229,7 @@ def _compare_all(measured: list[Measured], drift: list[dict[str, Any]]) -> Itera
             mode=a.mode,
             concurrency=a.concurrency,
             kind=kind,
-            certificate=certify(a.conditions, b.conditions, kind),
+            certificate=certify(a.conditions, b.conditions, kind, allow),
             problems=found,
             floor=max(floors, default=0.0),
         )
@@ -292,12 +321,14 @@ def _mode_json(measured: Measured) -> dict[str, Any]:
         "requests": len(measured.phase.samples) + measured.failed,
         "failed": measured.failed,
         "problems": list(measured.problems),
+        "warnings": list(measured.warnings),
         "metrics": {
             name: {key: value for key, value in asdict(m).items() if key != "reason" or value}
             for name, m in measure(measured.phase).items()
         },
         "speculation": speculation_json(measured.phase) if record else None,
         "conditions": dict(measured.conditions),
+        "observed": measured.observed,
     }
 
 
@@ -319,6 +350,7 @@ def _comparison_json(comparison: Comparison) -> dict[str, Any]:
         "certificate": {
             "matched": comparison.certificate.matched,
             "differences": [asdict(d) for d in comparison.certificate.differences],
+            "allowed": [asdict(d) for d in comparison.certificate.allowed],
         },
         "factors": dict(comparison.factors),
     }

@@ -13,7 +13,7 @@ from typing import Any
 from backends import BACKENDS
 from backends.base import Request
 from backends.errors import EngineError, InputError, MuseorchError
-from orchestrator import environment, patching
+from orchestrator import environment, gpu, observe, patching
 from orchestrator.client import PhaseContext, run_phase
 from orchestrator.counters import Counters, scrape
 from orchestrator.expand import Arm, expand
@@ -25,6 +25,7 @@ from orchestrator.recipe import Mode, Recipe, load_recipe
 from orchestrator.rundir import RunDirectory, read_json, write_json
 from orchestrator.sample import Sample, append
 from orchestrator.serve import Server, serve
+from orchestrator.weight_files import fingerprint
 from orchestrator.workload import Prompt, prompts_hash, render_prompts, render_requests
 
 REQUEST_TIMEOUT_S = 600.0
@@ -167,6 +168,7 @@ def _measure_arm(
         for overlay in item.plan.overlays
     }
     probe = replace(_requests(job, job.recipe.workload.modes[0])[0], max_tokens=2)
+    status["others_on_gpu"] = gpu.others(job.recipe.device)
     began = time.monotonic()
     with serve(
         item.plan,
@@ -180,6 +182,9 @@ def _measure_arm(
     ) as server:
         status["startup_s"] = round(time.monotonic() - began, 3)
         status["facts"] = server.facts
+        drafter = item.arm.drafter
+        status["weight_files"] = fingerprint(item.arm.target)
+        status["drafter_files"] = fingerprint(drafter.weights) if drafter else "none"
         phases: list[dict[str, Any]] = []
         for concurrency in job.recipe.workload.concurrency:
             for mode in job.recipe.workload.modes:
@@ -235,7 +240,8 @@ def _phase(
         done.append(sample)
         progress.sample(sample)
 
-    _send(item, server, requests, mode, concurrency, repeat, keep)
+    with observe.phase(server.pid, server.port, job.recipe.device) as observed:
+        _send(item, server, requests, mode, concurrency, repeat, keep)
     # A client sees the broken connection a moment before the process is gone.
     died = server.exit_reason(wait_s=2.0 if any(s.error is not None for s in done) else 0.0)
     if died is not None:
@@ -249,6 +255,7 @@ def _phase(
             "verification": backend.verification(item.spec, mode.sampling),
             "before": asdict(before),
             "after": asdict(after),
+            "observed": observed,
         }
     )
     write_json(folder / "counters.json", phases)
@@ -309,6 +316,7 @@ def _run_facts(job: Job) -> dict[str, Any]:
         "arms": [arm.id for arm in job.arms],
         "reference": job.reference,
         "bookend": job.recipe.order.bookend,
+        "allow": job.recipe.allow,
         "end_token_ids": job.model.model.tokens.end,
         "workload": job.recipe.workload.model_dump(mode="json"),
         "serve": job.recipe.serve.model_dump(mode="json"),

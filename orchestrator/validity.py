@@ -1,10 +1,11 @@
-"""Gates: what makes the numbers of a phase no speed result."""
+"""Gates: what makes the numbers of a phase no speed result, and what only casts doubt on them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from orchestrator.gpu import FAULTS
 from orchestrator.metrics import Phase
 from orchestrator.sample import Sample
 
@@ -12,13 +13,18 @@ MIN_ACCEPTANCE_LENGTH = 1.1
 MIN_FIRST_POSITION = 0.1
 """Below either a drafter costs time and gives nothing: it is broken or fed wrongly. Heads that
 work accept 0.4 to 0.85 at the first position."""
+FOREIGN_SHARE = 0.1
+"""Of the machine's hardware threads. More kept busy by others is worth a warning."""
 
 
 def problems(
-    phase: Phase, samples: Sequence[Sample], workload: Mapping[str, Any]
+    phase: Phase,
+    samples: Sequence[Sample],
+    workload: Mapping[str, Any],
+    observed: Mapping[str, Any] | None,
 ) -> tuple[str, ...]:
     """Reasons, in words, why this phase must not be used for a comparison; empty when fine."""
-    found: list[str] = []
+    found = _another_server(observed["server"]) if observed is not None else []
     failed = [sample for sample in samples if sample.error is not None]
     if failed:
         found.append(f"{len(failed)} of {len(samples)} requests failed: {failed[0].error}")
@@ -62,3 +68,28 @@ def _drafting(phase: Phase) -> list[str]:
         share = positions[0] / record.steps
         return [f"only {share:.0%} of first drafts are accepted: a fault, not a speed"]
     return []
+
+
+def _another_server(server: Mapping[str, Any]) -> list[str]:
+    before, after = server["before"], server["after"]
+    if (before["pid"], before["started"]) != (after["pid"], after["started"]):
+        return ["the server is not the process that it was before the phase"]
+    if not (before["listens"] and after["listens"]):
+        return ["another process listened on the server's port"]
+    return []
+
+
+def warnings(observed: Mapping[str, Any] | None, others: Mapping[str, Any]) -> tuple[str, ...]:
+    """What may have disturbed a phase. A comparison stands, since both arms may have suffered."""
+    found: list[str] = []
+    if others.get("processes"):
+        found.append(f"on the GPU before the arm started: {'; '.join(others['processes'])}")
+    if observed is None:
+        return tuple(found)
+    load = observed["load"]
+    foreign, threads = load["foreign_threads"], load["threads"]
+    if foreign is not None and foreign > FOREIGN_SHARE * threads:
+        found.append(f"other processes kept {foreign:.1f} of {threads} hardware threads busy")
+    if slowed := FAULTS.intersection(observed["gpu"].get("slowdowns", ())):
+        found.append(f"the GPU's clocks were lowered: {', '.join(sorted(slowed))}")
+    return tuple(found)
