@@ -1,0 +1,139 @@
+"""result.json out of the run directory of a run on the fake engine."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+import orchestrator
+from backends.errors import InputError
+from orchestrator.certify import CONDITIONS
+from orchestrator.recipe import load_recipe
+from orchestrator.result import build
+from orchestrator.rundir import RunDirectory, read_json, write_json
+from tests.recipes_for_tests import recipe_data, write_recipe
+
+SCHEMA = read_json(Path(orchestrator.__file__).parent / "schemas" / "result.schema.json")
+MUSEORCH = [sys.executable, "-m", "orchestrator.cli"]
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of a plain and a drafted arm, with the reference again at the end."""
+    folder = tmp_path_factory.mktemp("run")
+    recipe = write_recipe(folder, recipe_data(folder))
+    subprocess.run(
+        [*MUSEORCH, "compare", str(recipe), "--out", str(folder / "out")],
+        check=True,
+        capture_output=True,
+    )
+    return folder / "out"
+
+
+@pytest.fixture
+def run(finished: Path, tmp_path: Path) -> Path:
+    """A copy to change."""
+    return Path(shutil.copytree(finished, tmp_path / "run"))
+
+
+def result_of(run: Path) -> dict[str, Any]:
+    result: dict[str, Any] = json.loads(json.dumps(build(RunDirectory.open(run))))
+    jsonschema.validate(result, SCHEMA)
+    return result
+
+
+def change(path: Path, how: Callable[[Any], Any]) -> None:
+    data = read_json(path)
+    how(data)
+    write_json(path, data)
+
+
+def test_a_deleted_result_comes_back_byte_for_byte(run: Path) -> None:
+    before = (run / "result.json").read_bytes()
+    (run / "result.json").unlink()
+    subprocess.run([*MUSEORCH, "report", str(run)], check=True, capture_output=True)
+    assert (run / "result.json").read_bytes() == before
+
+
+def test_every_condition_was_gathered(run: Path) -> None:
+    for arm in result_of(run)["arms"]:
+        for mode in arm["modes"]:
+            unknown = {name for name in CONDITIONS if mode["conditions"].get(name) is None}
+            # The fake engine does not tell its context, as llama-server does.
+            assert unknown <= {"context_per_slot"}
+            assert mode["observed"]["server"]["before"]["listens"]
+            assert mode["observed"]["server"]["before"] == mode["observed"]["server"]["after"]
+            assert mode["conditions"]["weight_files"].startswith("gguf ")
+
+
+def test_a_difference_in_what_was_gathered_refuses(run: Path) -> None:
+    status = run / "arms" / "llamacpp-dflash" / "1" / "status.json"
+    change(status, lambda data: data.update(weight_files="gguf another"))
+    (pair,) = result_of(run)["comparisons"]
+    assert pair["verdict"] == "refused"
+    assert "weight_files" in {d["field"] for d in pair["certificate"]["differences"]}
+    assert pair["prompts_to_show_5_percent"] is None
+
+
+def test_what_was_not_observed_refuses(run: Path) -> None:
+    counters = run / "arms" / "llamacpp-dflash" / "1" / "counters.json"
+    change(counters, lambda phases: [phase.pop("observed") for phase in phases])
+    (pair,) = result_of(run)["comparisons"]
+    clocks = [d for d in pair["certificate"]["differences"] if d["field"] == "clocks"]
+    assert clocks == [{"field": "clocks", "a": "unknown", "b": "no GPU in use"}]
+
+
+def test_a_server_that_was_another_afterwards_invalidates(run: Path) -> None:
+    counters = run / "arms" / "llamacpp-dflash" / "1" / "counters.json"
+    change(counters, lambda phases: phases[0]["observed"]["server"]["after"].update(pid=1))
+    result = result_of(run)
+    assert result["arms"][1]["modes"][0]["problems"] == [
+        "the server is not the process that it was before the phase"
+    ]
+    (pair,) = result["comparisons"]
+    assert pair["verdict"] == "refused"
+
+
+def test_foreign_load_is_a_warning_and_no_refusal(run: Path) -> None:
+    counters = run / "arms" / "llamacpp-dflash" / "1" / "counters.json"
+    load = {"threads": 8, "foreign_threads": 6.5}
+    change(counters, lambda phases: phases[0]["observed"]["load"].update(load))
+    result = result_of(run)
+    assert result["arms"][1]["modes"][0]["warnings"] == [
+        "other processes kept 6.5 of 8 hardware threads busy"
+    ]
+    (pair,) = result["comparisons"]
+    assert pair["verdict"] != "refused"
+
+
+def test_a_bridge_has_a_ratio_and_says_what_it_is_not(run: Path) -> None:
+    def requantise(plans: list[dict[str, Any]]) -> None:
+        plans[1]["target"]["quantisation"] = "q4_k_m"
+
+    status = run / "arms" / "llamacpp-dflash" / "1" / "status.json"
+    change(status, lambda data: data.update(weight_files="gguf another"))
+    change(run / "plan.json", requantise)
+    (pair,) = result_of(run)["comparisons"]
+    assert pair["verdict"] == "refused"
+    change(run / "run.json", lambda facts: facts.update(allow=["quantisation"]))
+    (pair,) = result_of(run)["comparisons"]
+    assert pair["ratio"] is not None
+    assert [d["field"] for d in pair["certificate"]["allowed"]] == ["weight_files", "quantisation"]
+    assert pair["certificate"]["matched"]
+    assert "no speedup" in pair["reason"]
+
+
+def test_a_recipe_can_allow_known_conditions_only(tmp_path: Path) -> None:
+    data = recipe_data(tmp_path, allow=["quantisation", "patch"])
+    with pytest.raises(InputError, match='"patch" is not a condition; did you mean "patches"'):
+        load_recipe(write_recipe(tmp_path, data))
+    data["allow"] = ["quantisation", "patches"]
+    assert load_recipe(write_recipe(tmp_path, data))[0].allow == ["quantisation", "patches"]
