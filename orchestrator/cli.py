@@ -7,7 +7,7 @@ import sys
 import typer
 
 from backends.errors import MuseorchError
-from orchestrator.commands import engines, recipes, run
+from orchestrator.commands import engines, recipes, report, run
 
 app = typer.Typer(
     name="museorch",
@@ -16,6 +16,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 run.register(app)
+report.register(app)
 app.add_typer(recipes.app, name="recipes")
 app.add_typer(engines.app, name="engines")
 

@@ -67,7 +67,7 @@ def build(run: RunDirectory) -> dict[str, Any]:
         "hardware": environment.hardware(machine, facts["device"]),
         "arms": arms,
         "comparisons": [
-            _comparison_json(c) for c in _compare_all(measured, drift, facts.get("allow", []))
+            comparison_json(c) for c in _compare_all(measured, drift, facts.get("allow", []))
         ],
         "drift": drift,
         "audit": {"greedy": _audit(run, facts, measured), "distribution": []},
@@ -332,7 +332,7 @@ def _mode_json(measured: Measured) -> dict[str, Any]:
     }
 
 
-def _comparison_json(comparison: Comparison) -> dict[str, Any]:
+def comparison_json(comparison: Comparison) -> dict[str, Any]:
     ratio = comparison.ratio
     return {
         "a": comparison.a,

@@ -1,4 +1,4 @@
-"""plan, compare, bench and report."""
+"""plan, compare and bench."""
 
 from __future__ import annotations
 
@@ -31,7 +31,6 @@ def register(app: typer.Typer) -> None:
     app.command()(plan)
     app.command()(compare)
     app.command()(bench)
-    app.command()(report)
 
 
 def plan(recipe: str = RECIPE, as_json: bool = JSON) -> None:
@@ -72,13 +71,6 @@ def bench(
     _run(recipe, arm, out, None, as_json, quiet, patch_in_place)
 
 
-def report(run: Path = typer.Argument(help="A run directory."), as_json: bool = JSON) -> None:
-    """Make the result of a run anew out of its directory, and print it."""
-    from orchestrator.rundir import RunDirectory
-
-    _conclude(RunDirectory.open(run), as_json)
-
-
 def _run(
     recipe: str,
     arm: str | None,
@@ -110,7 +102,7 @@ def _run(
     else:
         run = flow.create(job, out if out is not None else new_run_path(job.recipe.name))
     interrupted = False
-    with Progress(quiet=quiet) as progress, _ended_by_signals():
+    with Progress(quiet=quiet, lines=as_json) as progress, _ended_by_signals():
         progress.note(f"run directory: {run.path}")
         try:
             flow.execute(job, run, progress)
@@ -138,6 +130,8 @@ def _only(job: Job, arm: str) -> Job:
 
 
 def _conclude(run: RunDirectory, as_json: bool, *, interrupted: bool = False) -> None:
+    from backends.errors import MuseorchError
+    from orchestrator.commands.report import write_beside
     from orchestrator.report import terminal
     from orchestrator.result import build
     from orchestrator.rundir import write_json
@@ -149,6 +143,12 @@ def _conclude(run: RunDirectory, as_json: bool, *, interrupted: bool = False) ->
     else:
         print(terminal.render(result), end="")
     print(f"\n{run.result_file}", file=sys.stderr)
+    try:
+        for path in write_beside(run, result):
+            print(path, file=sys.stderr)
+    except MuseorchError as error:
+        # The result stands without its page.
+        print(f"museorch: {error.message}", file=sys.stderr)
     if interrupted:
         again = f"museorch compare {run.recipe_file} --resume {run.path}"
         print(f"Stopped. What was measured is kept; finish it with: {again}", file=sys.stderr)

@@ -6,6 +6,8 @@ import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from orchestrator.report import safe
+
 WIDTH = 80
 UNKNOWN = "—"
 COLUMNS = (
@@ -20,6 +22,7 @@ COLUMNS = (
 
 def render(result: Mapping[str, Any]) -> str:
     """Tables per mode and concurrency, then verdicts, audit, and what went wrong."""
+    result = safe.inert(result)
     blocks = ["\n".join(_head(result))]
     for mode, concurrency in _phases(result):
         blocks.append("\n".join(_table(result, mode, concurrency)))

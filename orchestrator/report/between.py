@@ -1,0 +1,158 @@
+"""Several runs side by side: arms of the same id, with the match certificate between runs.
+
+Between runs nothing is under test, so only what a comparison of two such arms within one run may
+let differ may differ here: another engine version, another machine or other prompts refuse a pair.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from backends.base import SpecRecord
+from orchestrator import sample
+from orchestrator.certify import certify, kind_of
+from orchestrator.compare import Comparison, compare
+from orchestrator.metrics import Phase
+from orchestrator.report import safe, tables, words
+from orchestrator.report.tables import Cell, Table
+from orchestrator.result import comparison_json
+from orchestrator.rundir import RunDirectory
+
+Run = tuple[RunDirectory, Mapping[str, Any]]
+"""A run and its result."""
+
+
+def labels(runs: Sequence[Run]) -> list[str]:
+    """A short name for each run: its folder, numbered where two are the same."""
+    names = [safe.plain(run.path.resolve().name) for run, _ in runs]
+    return [
+        name if names.count(name) == 1 else f"{name} ({number})"
+        for number, name in enumerate(names, start=1)
+    ]
+
+
+def comparisons(runs: Sequence[Run]) -> list[dict[str, Any]]:
+    """Every arm and phase that two runs share, as result.json writes comparisons.
+
+    a is of the run given later, b of the one given earlier.
+    """
+    return [comparison_json(found) for found in _compared(runs)]
+
+
+def overview(runs: Sequence[Run]) -> Table:
+    """One row a run."""
+    rows = [
+        (
+            Cell(name),
+            Cell(safe.plain(result["recipe"])),
+            Cell(words.when(safe.plain(result["started"]))),
+            Cell(safe.plain(result["hardware"] or words.UNKNOWN)),
+            Cell(safe.plain(result["harness"])),
+            Cell("complete" if result["complete"] else "incomplete"),
+        )
+        for name, (_, result) in zip(labels(runs), runs, strict=True)
+    ]
+    columns = ("run", "recipe", "started", "hardware", "museorch", "state")
+    return Table("Runs", columns, tuple(rows))
+
+
+def metrics(runs: Sequence[Run]) -> Table:
+    """Arms of all runs, those of one phase and id below each other."""
+    rows = []
+    phases = dict.fromkeys(phase for _, result in runs for phase in words.phases(result))
+    arms = dict.fromkeys(arm["id"] for _, result in runs for arm in result["arms"])
+    for phase, arm in itertools.product(phases, arms):
+        for name, (_, result) in zip(labels(runs), runs, strict=True):
+            found = next((one for one in result["arms"] if one["id"] == arm), None)
+            mode = tables.mode_of(found, phase) if found else None
+            if mode is None:
+                continue
+            values = (
+                tables.num(mode["metrics"][key]["value"], decimals)
+                for key, _, decimals in words.METRICS
+                if key in SHOWN
+            )
+            place = f"{phase[0]}, {phase[1]} at a time"
+            rows.append((Cell(safe.plain(arm)), Cell(safe.plain(place)), Cell(name), *values))
+    columns = ("arm", "phase", "run", *(label for key, label, _ in words.METRICS if key in SHOWN))
+    return Table("Arms", columns, tuple(rows))
+
+
+SHOWN = ("decode_tok_s", "ttft_ms", "tpot_ms", "acceptance_length", "step_time_ms")
+
+
+def sentences(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Each comparison between runs in words; rows as result.json writes comparisons."""
+    for row in rows:
+        yield f"{row['mode']}, {row['concurrency']} at a time: {words.sentence(row, {})}"
+
+
+def _compared(runs: Sequence[Run]) -> Iterator[Comparison]:
+    named = list(zip(labels(runs), runs, strict=True))
+    for (early_name, early), (late_name, late) in itertools.combinations(named, 2):
+        for arm, mode, other in _shared(late[1], early[1]):
+            kind = kind_of(mode["conditions"], other["conditions"])
+            yield compare(
+                f"{arm} in {late_name}",
+                f"{arm} in {early_name}",
+                (_phase(late[0], arm, mode), _phase(early[0], arm, other)),
+                mode=mode["mode"],
+                concurrency=mode["concurrency"],
+                kind=kind,
+                certificate=certify(mode["conditions"], other["conditions"], kind),
+                problems=[*mode["problems"], *other["problems"]],
+                floor=max(_drift(late[1], mode), _drift(early[1], mode)),
+            )
+
+
+def _shared(
+    late: Mapping[str, Any], early: Mapping[str, Any]
+) -> Iterator[tuple[str, Mapping[str, Any], Mapping[str, Any]]]:
+    before = {arm["id"]: arm for arm in early["arms"]}
+    for arm in late["arms"]:
+        if arm["id"] not in before:
+            continue
+        for mode in arm["modes"]:
+            other = tables.mode_of(before[arm["id"]], (mode["mode"], mode["concurrency"]))
+            if other is not None:
+                yield arm["id"], mode, other
+
+
+def _phase(run: RunDirectory, arm: str, mode: Mapping[str, Any]) -> Phase:
+    path = run.turn(arm, 1) / "samples.jsonl"
+    mine = [
+        one
+        for one in (sample.read(path) if path.exists() else [])
+        if (one.mode, one.concurrency) == (mode["mode"], mode["concurrency"]) and one.error is None
+    ]
+    told = mode["speculation"]
+    record = (
+        SpecRecord(
+            told["steps"],
+            told["drafted"],
+            told["accepted"],
+            tuple(told["per_position"]) or None,
+            told["source"],
+        )
+        if told
+        else None
+    )
+    conditions = mode["conditions"]
+    drafts = conditions["draft_tokens"]
+    return Phase(
+        mine, record, conditions["speculation"], drafts if isinstance(drafts, int) else None
+    )
+
+
+def _drift(result: Mapping[str, Any], mode: Mapping[str, Any]) -> float:
+    """Largest relative change of the run's reference arm between its turns."""
+    return max(
+        (
+            max(row["ratio"], 1 / row["ratio"]) - 1
+            for row in result["drift"]
+            if (row["mode"], row["concurrency"]) == (mode["mode"], mode["concurrency"])
+        ),
+        default=0.0,
+    )

@@ -1,0 +1,169 @@
+"""One run read for a report: its result, and of every request what the plots show."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from orchestrator import sample
+from orchestrator.metrics import NS, decode_intervals, ttfts
+from orchestrator.report import safe
+from orchestrator.rundir import RunDirectory, read_json
+from orchestrator.sample import Sample
+
+Phase = tuple[str, int]
+"""Mode and concurrency."""
+MAX_POINTS = 400
+"""Requests drawn per arm and phase, so that the page stays small and readable."""
+
+
+@dataclass(frozen=True)
+class Point:
+    """One request. None where it did not stream enough to tell."""
+
+    prompt: str
+    seed: int
+    minutes: float
+    """From the run's first request to when this one was sent."""
+    tok_s: float | None
+    ttft_ms: float | None
+    tpot_ms: float | None
+    error: bool
+
+
+@dataclass(frozen=True)
+class Turn:
+    """One arm's requests of one phase in one start of its server."""
+
+    arm: str
+    repeat: int
+    phase: Phase
+    points: tuple[Point, ...]
+
+    def values(self, name: str) -> list[float]:
+        found = (getattr(point, name) for point in self.points)
+        return sorted(value for value in found if value is not None)
+
+
+@dataclass(frozen=True)
+class RunFacts:
+    """What a report of one run is made of. Every string in it is plain."""
+
+    path: Path
+    result: Mapping[str, Any]
+    run: Mapping[str, Any]
+    environment: Mapping[str, Any]
+    recipe: str
+    turns: tuple[Turn, ...]
+    files: tuple[str, ...]
+    """Raw files, relative to the run directory."""
+    one_clock: bool = field(default=True)
+    """False where the machine's clock started anew between turns, as after a restart."""
+
+    def of(self, phase: Phase, repeat: int = 1) -> list[Turn]:
+        return [turn for turn in self.turns if turn.phase == phase and turn.repeat == repeat]
+
+
+def load(run: RunDirectory, result: Mapping[str, Any]) -> RunFacts:
+    """Read the samples of every turn. `result` is what result.build made of the same run."""
+    facts = safe.inert(read_json(run.run_file))
+    turns: list[Turn] = []
+    starts: list[tuple[str, int]] = []
+    for arm in facts["arms"]:
+        for repeat in (1, 2):
+            folder = run.turn(arm, repeat)
+            path = folder / "samples.jsonl"
+            samples = sample.read(path) if path.exists() else []
+            if not samples:
+                continue
+            first = min(one.t_send_ns for one in samples)
+            starts.append((_started(folder), first))
+            turns += _turns(arm, repeat, samples)
+    begin = min((point.minutes for turn in turns for point in turn.points), default=0.0)
+    return RunFacts(
+        path=run.path,
+        result=safe.inert(result),
+        run=facts,
+        environment=safe.inert(read_json(run.environment_file)),
+        recipe=safe.plain(run.recipe_file.read_text(encoding="utf-8"), keep="\n\t"),
+        turns=tuple(_since(turn, begin) for turn in turns),
+        files=tuple(_files(run)),
+        one_clock=[first for _, first in sorted(starts)] == sorted(first for _, first in starts),
+    )
+
+
+def quantile(values: Sequence[float], share: float) -> float:
+    """Of sorted values, by linear interpolation between closest ranks."""
+    place = share * (len(values) - 1)
+    low = int(place)
+    high = min(low + 1, len(values) - 1)
+    return values[low] + (values[high] - values[low]) * (place - low)
+
+
+def median(values: Sequence[float]) -> float | None:
+    return statistics.median(values) if values else None
+
+
+def thin(points: Sequence[Any], most: int = MAX_POINTS) -> list[Any]:
+    """At most `most` of them, evenly spread."""
+    if len(points) <= most:
+        return list(points)
+    return [points[index * len(points) // most] for index in range(most)]
+
+
+def _turns(arm: str, repeat: int, samples: Sequence[Sample]) -> list[Turn]:
+    grouped: dict[Phase, list[Point]] = {}
+    for one in samples:
+        grouped.setdefault((one.mode, one.concurrency), []).append(_point(one))
+    return [
+        Turn(safe.plain(arm), repeat, (safe.plain(mode), concurrency), tuple(points))
+        for (mode, concurrency), points in grouped.items()
+    ]
+
+
+def _point(one: Sample) -> Point:
+    good = [one] if one.error is None else []
+    interval, ttft = decode_intervals(good), ttfts(good)
+    return Point(
+        prompt=safe.plain(one.prompt_id),
+        seed=one.seed,
+        minutes=one.t_send_ns / NS / 60,
+        tok_s=interval[0][0] / interval[0][1] if interval else None,
+        ttft_ms=1000 * ttft[0] if ttft else None,
+        tpot_ms=1000 * interval[0][1] / interval[0][0] if interval else None,
+        error=one.error is not None,
+    )
+
+
+def _since(turn: Turn, begin: float) -> Turn:
+    points = tuple(
+        Point(
+            point.prompt,
+            point.seed,
+            point.minutes - begin,
+            point.tok_s,
+            point.ttft_ms,
+            point.tpot_ms,
+            point.error,
+        )
+        for point in turn.points
+    )
+    return Turn(turn.arm, turn.repeat, turn.phase, points)
+
+
+def _started(folder: Path) -> str:
+    """UTC, sortable; the last of all where the turn did not end by itself."""
+    status = folder / "status.json"
+    return str(read_json(status).get("started", "~")) if status.exists() else "~"
+
+
+def _files(run: RunDirectory) -> list[str]:
+    """Files that museorch writes, in a fixed order; overlays link to weights and are left out."""
+    top = [run.result_file, run.run_file, run.recipe_file, run.plan_file, run.environment_file]
+    found = [path for path in top if path.exists()]
+    for name in ("samples.jsonl", "counters.json", "status.json", "server.log"):
+        found += sorted((run.path / "arms").glob(f"*/*/{name}"))
+    return [str(path.relative_to(run.path)) for path in found]

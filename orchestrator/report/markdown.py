@@ -1,0 +1,87 @@
+"""report.md: the answer and its tables for a pull request or a forum post."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from orchestrator.report import tables, words
+from orchestrator.report.facts import RunFacts
+from orchestrator.report.html import commands
+from orchestrator.report.safe import markdown, plain
+from orchestrator.report.tables import Table
+
+
+def render(facts: RunFacts) -> str:
+    """The whole text. Plots are in report.html; their numbers are here."""
+    result = facts.result
+    names = words.arm_names(result)
+    blocks = [
+        f"# {markdown(result['recipe'])}",
+        markdown(f"{words.setting(result)}. {words.when(result['started'])}."),
+        _list(words.headlines(result)),
+    ]
+    troubles = list(words.troubles(result))
+    if troubles:
+        blocks += ["**To be read with care**", _list(troubles)]
+    for phase in words.phases(result):
+        rows = [row for row in words.in_order(result) if (row["mode"], row["concurrency"]) == phase]
+        blocks += [
+            f"## {markdown(words.phase_title(result, *phase))}",
+            _list(words.sentence(row, names) for row in rows),
+            table(tables.arms(result, phase)),
+            table(tables.pairs(result, phase)),
+            table(tables.drafters(result, phase)),
+            folded(tables.acceptance(result, phase)),
+            folded(tables.spreads(facts, phase)),
+            folded(tables.timeline(facts, phase)),
+            folded(tables.machine(result, phase)),
+            folded(tables.certificate(result, phase)),
+        ]
+    blocks += [
+        "## What everything rests on",
+        _list(tables.drift(result)),
+        folded(tables.audit(result)),
+        folded(tables.environment(facts)),
+        folded(tables.patches(result)),
+        "Run it again:",
+        code(commands(facts)[0]),
+        markdown(f"Made by museorch {result['harness']}."),
+    ]
+    return "\n\n".join(block for block in blocks if block) + "\n"
+
+
+def table(content: Table, *, titled: bool = True) -> str:
+    """A table with its title; empty without rows."""
+    if not content.rows:
+        return ""
+    rule = ["---:" if numeric else "---" for numeric in content.numeric]
+    lines = [
+        _row([markdown(column) for column in content.columns]),
+        _row(rule),
+        *(_row([markdown(cell.text) for cell in row]) for row in content.rows),
+    ]
+    title = f"**{markdown(content.title)}**\n\n" if titled else ""
+    note = f"\n\n{markdown(content.note)}" if content.note else ""
+    return title + "\n".join(lines) + note
+
+
+def folded(content: Table) -> str:
+    """A table that a reader opens."""
+    if not content.rows:
+        return ""
+    title = markdown(content.title)
+    inner = table(content, titled=False)
+    return f"<details><summary>{title}</summary>\n\n{inner}\n\n</details>"
+
+
+def code(text: str) -> str:
+    """An indented block: unlike a fence, nothing in one line of text can end it."""
+    return f"    {plain(text)}"
+
+
+def _row(cells: list[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _list(lines: Iterable[str]) -> str:
+    return "\n".join(f"- {markdown(line)}" for line in lines)

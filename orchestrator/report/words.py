@@ -1,0 +1,210 @@
+"""Names, numbers and verdicts as sentences; the same in the page and in Markdown."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+ENGINES = {"vllm": "vLLM", "sglang": "SGLang", "llamacpp": "llama.cpp"}
+DRAFTERS = {"dflash": "DFlash", "dspark": "DSpark"}
+UNKNOWN = "—"
+HASH = re.compile(r"\b([0-9a-f]{12})[0-9a-f]{28,52}\b")
+KIND_ORDER = ("drafter-against-none", "drafter-against-drafter", "engine-against-engine")
+METRICS = (
+    ("decode_tok_s", "Decode rate", 1),
+    ("output_tok_s", "Output throughput", 1),
+    ("ttft_ms", "TTFT, median", 1),
+    ("ttft_p95_ms", "TTFT, 95th percentile", 1),
+    ("tpot_ms", "TPOT, median", 2),
+    ("acceptance_length", "Acceptance length, pooled", 2),
+    ("acceptance_length_per_request", "Acceptance length, mean of requests", 2),
+    ("draft_utilisation", "Draft utilisation", 3),
+    ("step_time_ms", "Step time", 2),
+)
+"""(name in result.json, label, decimals)."""
+
+
+def number(value: float | None, decimals: int) -> str:
+    return UNKNOWN if value is None else f"{value:,.{decimals}f}"
+
+
+def ratio(value: float) -> str:
+    """Two decimals, and three below 0.1, where two would say little."""
+    return f"{value:.2f}" if value >= 0.1 else f"{value:.3f}"
+
+
+def percent(share: float | None) -> str:
+    return UNKNOWN if share is None else f"{100 * share:.1f} %"
+
+
+def arm_names(result: Mapping[str, Any]) -> dict[str, str]:
+    """Arm id to words, with the id added where the words alone do not tell two arms apart."""
+    words = {arm["id"]: _arm_words(arm) for arm in result["arms"]}
+    often = Counter(words.values())
+    return {name: text if often[text] == 1 else f"{text} ({name})" for name, text in words.items()}
+
+
+def _arm_words(arm: Mapping[str, Any]) -> str:
+    engine = ENGINES.get(arm["backend"], arm["backend"])
+    drafter = arm["speculation"]
+    return f"plain {engine}" if drafter == "none" else f"{engine} with {DRAFTERS[drafter]}"
+
+
+def phases(result: Mapping[str, Any]) -> list[tuple[str, int]]:
+    """(mode, concurrency) of everything measured, in the order it was measured."""
+    found = [(m["mode"], m["concurrency"]) for arm in result["arms"] for m in arm["modes"]]
+    return list(dict.fromkeys(found))
+
+
+def phase_title(result: Mapping[str, Any], mode: str, concurrency: int) -> str:
+    """For instance `temperature: T 1, top-p 0.95, top-k 64; 4 requests at a time`."""
+    known = {row["name"]: row for row in result["workload"]["modes"]}
+    title = mode
+    if mode in known:
+        row = known[mode]
+        title += f": T {row['temperature']:g}"
+        if row["temperature"]:
+            title += f", top-p {row['top_p']:g}, top-k {row['top_k']}"
+    return f"{title}; {concurrency} {'request' if concurrency == 1 else 'requests'} at a time"
+
+
+def when(utc: str) -> str:
+    """`2026-11-30T19:45:11Z` as `2026-11-30 19:45 UTC`."""
+    return f"{utc[:10]} {utc[11:16]} UTC"
+
+
+def setting(result: Mapping[str, Any]) -> str:
+    """What ran where, in one line."""
+    work = result["workload"]
+    length = "exactly" if work["stop"] == "fixed" else "up to"
+    return (
+        f"{work['count']} {'prompt' if work['count'] == 1 else 'prompts'}, {length} "
+        f"{work['output_tokens']} tokens each, on {result['hardware'] or 'unknown hardware'}"
+    )
+
+
+def in_order(result: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Comparisons: drafter against none first, then drafters, then engines."""
+    order = {phase: place for place, phase in enumerate(phases(result))}
+    return sorted(
+        result["comparisons"],
+        key=lambda row: (order[row["mode"], row["concurrency"]], KIND_ORDER.index(row["kind"])),
+    )
+
+
+def sentence(row: Mapping[str, Any], names: Mapping[str, str]) -> str:
+    """One comparison in words."""
+    a, b = names.get(row["a"], row["a"]), names.get(row["b"], row["b"])
+    if row["verdict"] == "refused":
+        return f"{a} against {b}: refused: {refusal(row)}."
+    low, high = row["interval"]
+    span = f"95 % interval {ratio(low)} to {ratio(high)}"
+    bridge = f" This is {row['reason']}." if row["reason"] else ""
+    if row["verdict"] == "no difference shown":
+        inside = low <= 1 <= high
+        why = "" if inside else f"; the machine itself changed by up to {row['floor']:.0%}"
+        return (
+            f"{a} against {b}: no difference shown ({ratio(row['ratio'])}x, {span}{why}).{bridge}"
+        )
+    return f"{a} is {ratio(row['ratio'])}x {b} here, {row['verdict']}, {span}.{bridge}"
+
+
+def refusal(row: Mapping[str, Any]) -> str:
+    """Why a pair was refused: every difference with both sides."""
+    differences = row["certificate"]["differences"]
+    invalid = [str(d["a"]) for d in differences if d["field"] == "validity"]
+    unknown = [_field(d) for d in differences if d["a"] == d["b"] == "unknown"]
+    unlike = [
+        f"{_field(d)} ({show(d['a'])} / {show(d['b'])})"
+        for d in differences
+        if d["field"] != "validity" and d["a"] != d["b"]
+    ]
+    parts = [
+        *invalid,
+        *([f"they differ in {', '.join(unlike)}"] if unlike else []),
+        *([f"nothing is known of {', '.join(unknown)}"] if unknown else []),
+    ]
+    return "; ".join(parts) if parts else str(row["reason"])
+
+
+def differing(row: Mapping[str, Any]) -> str:
+    """The fields that refused a pair, by name only."""
+    return ", ".join(_field(d) for d in row["certificate"]["differences"]) or str(row["reason"])
+
+
+def _field(difference: Mapping[str, Any]) -> str:
+    return str(difference["field"]).replace("_", " ")
+
+
+def show(value: Any, *, whole: bool = False) -> str:
+    """A condition's value as text; a hash by its start, unless the whole is wanted."""
+    if isinstance(value, list):
+        return ", ".join(map(str, value)) or "none"
+    text = UNKNOWN if value is None else "none" if value == "" else str(value)
+    return text if whole else HASH.sub(r"\1…", text)
+
+
+def floor(result: Mapping[str, Any], mode: str, concurrency: int) -> float:
+    """The relative change that counts as no difference in this phase; 0 where unknown."""
+    return max(
+        (
+            row["floor"]
+            for row in result["comparisons"]
+            if (row["mode"], row["concurrency"]) == (mode, concurrency) and row["floor"] is not None
+        ),
+        default=0.0,
+    )
+
+
+def headlines(result: Mapping[str, Any]) -> Iterator[str]:
+    """Per phase the best drafter against none; then what was refused and what went wrong."""
+    names = arm_names(result)
+    several = len(phases(result)) > 1
+    for mode, concurrency in phases(result):
+        rows = [
+            row
+            for row in result["comparisons"]
+            if (row["mode"], row["concurrency"]) == (mode, concurrency) and row["ratio"] is not None
+        ]
+        drafted = [row for row in rows if row["kind"] == KIND_ORDER[0]]
+        if not rows:
+            continue
+        best = max(drafted or rows, key=lambda row: float(row["ratio"]))
+        where = f"{mode}, {concurrency} at a time: " if several else ""
+        yield where + sentence(best, names)
+    if not result["comparisons"]:
+        yield "Nothing was compared: a comparison needs two arms that were measured."
+    refused = [row for row in result["comparisons"] if row["verdict"] == "refused"]
+    if refused:
+        reasons = dict.fromkeys(differing(row) for row in refused)
+        why = f" ({next(iter(reasons))})" if len(reasons) == 1 else ""
+        yield (
+            f"{len(refused)} of {len(result['comparisons'])} comparisons "
+            f"{'was' if len(refused) == 1 else 'were'} refused{why}."
+        )
+    if not result["complete"]:
+        yield "This run is incomplete: it ended before every arm was measured."
+
+
+def troubles(result: Mapping[str, Any]) -> Iterator[str]:
+    """Arms that did not run, phases whose numbers are no speed result, and doubts about others."""
+    for arm in result["arms"]:
+        if arm["status"] != "ok":
+            yield f"{arm['id']} {arm['status']}: {arm['reason']}"
+        for mode in arm["modes"]:
+            for problem in (*mode["problems"], *mode["warnings"]):
+                yield f"{arm['id']}, {mode['mode']}, {mode['concurrency']} at a time: {problem}"
+
+
+def drift_sentence(row: Mapping[str, Any]) -> str:
+    span = (
+        f", 95 % interval {ratio(row['interval'][0])} to {ratio(row['interval'][1])}"
+        if row["interval"]
+        else ""
+    )
+    return (
+        f"{row['arm']} ran first and last: its last turn was {ratio(row['ratio'])}x its first"
+        f"{span}. Differences smaller than that are not called a difference."
+    )
