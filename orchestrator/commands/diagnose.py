@@ -1,4 +1,4 @@
-"""`museorch diagnose`: say why a server failed, from its log."""
+"""diagnose: say why a server failed, from its log."""
 
 from __future__ import annotations
 
@@ -10,20 +10,17 @@ import typer
 if TYPE_CHECKING:
     from orchestrator.diagnose import Diagnosis
 
-app = typer.Typer()
 
-
-@app.command()
 def diagnose(
     log: str = typer.Argument(help="A server log, a run directory, or `-` for a log piped in."),
-    json: bool = typer.Option(False, "--json", help="Print the diagnosis as JSON."),
+    as_json: bool = typer.Option(False, "--json", help="Print JSON."),
 ) -> None:
     """Say why a server failed: the first cause in its log, and what to do.
 
-    Exits 1 when a log holds an error that no known signature fits.
+    Exit status 1 where a log holds an error that no known signature fits.
     """
     results = _results(log)
-    if json:
+    if as_json:
         _print_json(results)
     else:
         _print(results)
@@ -38,7 +35,7 @@ def _results(log: str) -> list[tuple[str, Diagnosis]]:
     from orchestrator.diagnose import diagnose, diagnose_stream
 
     if log == "-":
-        return [("-", diagnose_stream(sys.stdin.buffer))]
+        return [(log, diagnose_stream(sys.stdin.buffer))]
     path = Path(log)
     if not path.is_dir():
         return [(log, diagnose(path))]
@@ -67,7 +64,7 @@ def _print_json(results: list[tuple[str, Diagnosis]]) -> None:
         }
         for name, result in results
     ]
-    typer.echo(json.dumps({"schema": 1, "logs": logs}, indent=1))
+    print(json.dumps({"schema": 1, "logs": logs}, indent=1))
 
 
 def _print(results: list[tuple[str, Diagnosis]]) -> None:
@@ -75,19 +72,19 @@ def _print(results: list[tuple[str, Diagnosis]]) -> None:
 
     for name, result in results:
         engine = " ".join(part for part in (result.engine, result.engine_version) if part)
-        typer.echo(f"{safe(name)} ({engine or 'engine not recognised'})")
+        print(f"{safe(name)} ({engine or 'engine not recognised'})")
         if result.skipped_bytes:
-            typer.echo(f"  {result.skipped_bytes:,} bytes in the middle were not looked at")
-        for rank, finding in enumerate(result.findings, 1):
-            typer.echo(f"  {rank}. {finding.title} [{finding.level}, {finding.signature}]")
-            typer.echo(f"     {_place(finding.line)}: {finding.evidence}")
-            typer.echo(f"     why: {finding.cause}")
-            typer.echo(f"     fix: {finding.fix}")
+            print(f"  {result.skipped_bytes:,} bytes in the middle were not looked at")
         if not result.explained:
-            typer.echo("  unknown; the first error is")
-            typer.echo(f"     {_place(result.first_error_line)}: {result.first_error}")
-        elif not result.findings:
-            typer.echo("  no error found")
+            print("  unknown; the first error is")
+            print(f"     {_place(result.first_error_line)}: {result.first_error}")
+        for rank, finding in enumerate(result.findings, 1):
+            print(f"  {rank}. {finding.title} [{finding.level}, {finding.signature}]")
+            print(f"     {_place(finding.line)}: {finding.evidence}")
+            print(f"     why: {finding.cause}")
+            print(f"     fix: {finding.fix}")
+        if result.explained and not result.findings:
+            print("  no error found")
 
 
 def _place(line: int | None) -> str:

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from orchestrator.diagnose.catalogue import Level, SignatureFile, catalogue
+from orchestrator.diagnose.catalogue import Level, catalogue
 from orchestrator.diagnose.entries import entries
 from orchestrator.diagnose.first_error import first_error
 from orchestrator.diagnose.match import Match, detect, matches
+from orchestrator.diagnose.patterns import PatternSet
 from orchestrator.diagnose.reading import LogText, read_log, read_stream
 from orchestrator.diagnose.text import safe
 
@@ -102,12 +103,17 @@ _RANK: dict[Level, int] = {"error": 0, "consequence": 1, "warning": 2}
 
 def _diagnose(log: LogText) -> Diagnosis:
     files = catalogue()
-    benign = [pattern for file in files for pattern in file.benign]
-    handled = [pattern for file in files for pattern in file.handled]
+    late = [s for file in files for s in file.signatures if s.level == "consequence"]
+    benign = PatternSet([text for file in files for text in file.benign])
+    consequences = PatternSet(
+        [text for file in files for text in file.consequences]
+        + [text for s in late for text in s.patterns if isinstance(text, str)]
+    )
+    stops = PatternSet([text for file in files for text in file.stops])
+    handled = PatternSet([text for file in files for text in file.handled])
     read = tuple(entries(log.lines, handled))
     engine = detect(read, files)
-    stops = [pattern for file in files for pattern in file.stops]
-    error = first_error(read, benign, _consequences(files), stops)
+    error = first_error(read, benign, consequences, stops)
     found = matches(read, files, engine, benign)
     found.sort(key=lambda match: (_RANK[match.signature.level], match.order))
     return Diagnosis(
@@ -119,14 +125,6 @@ def _diagnose(log: LogText) -> Diagnosis:
         error is None or error.late,
         log.skipped_bytes,
     )
-
-
-def _consequences(files: tuple[SignatureFile, ...]) -> list[str]:
-    """Patterns of lines that report the failure of something else."""
-    known = (s for file in files for s in file.signatures if s.level == "consequence")
-    return [pattern for file in files for pattern in file.consequences] + [
-        pattern for s in known for pattern in s.patterns if isinstance(pattern, str)
-    ]
 
 
 def _cause(match: Match) -> Cause:

@@ -1,15 +1,10 @@
 """The signatures: what goes wrong, how a log shows it, why, and what to do.
 
-Kept as data in `orchestrator/signatures/`, one file per engine and `any.yaml` for all. A pattern
-is plain text, compared without regard to case, in which `*` stands for anything on the same line
-and `{n}` for a number, and a `^` in front ties it to the start of the message; so no pattern can
-be slow.
+Kept as data in `orchestrator/signatures/`, one file per engine and `any.yaml` for all.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable
 from functools import cache
 from importlib.resources import files
 from typing import Annotated, Literal
@@ -17,42 +12,18 @@ from typing import Annotated, Literal
 import yaml
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from orchestrator.diagnose.patterns import longest_literal
 
 Level = Literal["error", "consequence", "warning"]
-Text = Annotated[str, Field(min_length=4)]
-
-_WILDCARD = re.compile(r"(\*|\{n\})")
-_NUMBER = re.compile(r"[-+]?\d{1,18}(?:\.\d{1,18})?")
 
 
-def find(pattern: str, low: str) -> float | None:
-    """Where `pattern` fits the lower-case line: the number at `{n}`, else 1.0; None if not."""
-    if pattern.startswith("^"):
-        pattern = pattern[1:]
-        if not low.startswith(_parts(pattern)[0]):
-            return None
-    at = 0
-    value = 1.0
-    number_next = False
-    for part in _parts(pattern):
-        if part in ("*", "{n}"):
-            number_next = part == "{n}"
-            if number_next:
-                found = _NUMBER.match(low, at)
-                if not found:
-                    return None
-                value, at = float(found[0]), found.end()
-            continue
-        start = low.find(part, at)
-        if start < 0 or (number_next and start != at):
-            return None
-        at, number_next = start + len(part), False
-    return value
+def _specific(pattern: str) -> str:
+    if len(longest_literal(pattern)) < 4:
+        raise ValueError(f"fits almost any line: {pattern}")
+    return pattern
 
 
-@cache
-def _parts(pattern: str) -> tuple[str, ...]:
-    return tuple(p for p in _WILDCARD.split(pattern.lower()) if p)
+Text = Annotated[str, AfterValidator(_specific)]
 
 
 def _version_range(text: str) -> str:
@@ -67,7 +38,7 @@ class _Data(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class Pattern(_Data):
+class Measured(_Data):
     """A pattern whose number must lie in a range, on most of the lines that show it."""
 
     text: Text
@@ -88,7 +59,7 @@ class Signature(_Data):
     level: Level = "error"
     """error: a cause. consequence: a report that something else failed. warning: the server
     runs, but not as meant."""
-    patterns: tuple[Pattern | Text, ...] = Field(min_length=1)
+    patterns: tuple[Measured | Text, ...] = Field(min_length=1)
     requires: tuple[Text, ...] = ()
     """Patterns that must all appear somewhere in the log."""
     unless: tuple[Text, ...] = ()
@@ -122,11 +93,6 @@ class SignatureFile(_Data):
     stops: tuple[Text, ...] = ()
     """Lines that say the server was told to stop; what fails after them is no cause."""
     signatures: tuple[Signature, ...]
-
-
-def any_fits(patterns: Iterable[str], low: str) -> bool:
-    """Whether one of the patterns fits the lower-case line."""
-    return any(find(pattern, low) is not None for pattern in patterns)
 
 
 @cache

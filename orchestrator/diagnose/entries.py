@@ -6,11 +6,11 @@ Processes of one engine write into one log, so a traceback is followed per sourc
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
-from orchestrator.diagnose.catalogue import any_fits
+from orchestrator.diagnose.patterns import PatternSet
 from orchestrator.diagnose.reading import Line
 
 Role = Literal["line", "frame", "exception"]
@@ -23,20 +23,33 @@ _LEVELS = {
     "F": "ERROR",
     "CRITICAL": "ERROR",
 }
+_COMPOSE = re.compile(r"[\w.-]{1,40} {1,8}\| ")
+_STAMP = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]{8,20}(?:Z|[+-]\d\d:?\d\d) ")
+_JOURNAL = re.compile(r"[A-Z][a-z]{2} [ \d]\d [\d:]{8} [\w.-]{1,64} [\w.@-]{1,64}\[\d{1,10}\]: ")
 _PREFIXES = (
-    # Process managers put their own mark first: journald, then containers.
-    re.compile(r"[A-Z][a-z]{2} [ \d]\d [\d:]{8} [\w.-]{1,64} [\w.@-]{1,64}\[\d{1,10}\]: "),
-    re.compile(r"(?:[\w.-]{1,40} {1,4}\| )?\d{4}-\d\d-\d\dT[\d:.]{8,20}(?:Z|[+-]\d\d:?\d\d) "),
-    re.compile(r"\((?P<source>[A-Za-z_][^()\n]{0,40}pid=\d{1,10})\) "),
-    re.compile(r"(?P<source>\[rank\d{1,4}\]): ?"),
-    re.compile(
-        r"(?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL) \d\d-\d\d [\d:.,]{8,16} \[[^\]]{1,120}\] ?"
+    (
+        "(",
+        re.compile(r"\((?P<source>[A-Za-z_][^()\n]{0,40}pid=\d{1,10})\) "),
     ),
-    re.compile(r"\[(?P<level>[IWEF])\d{4} [\d:.]{8,20} [^\]]{1,80}\] "),
-    re.compile(r"\d{1,6}\.\d\d\.\d{3}\.\d{3} (?P<level>[DIWE]) "),
-    re.compile(r"\[\d{4}-\d\d-\d\d [\d:.,]{8,16}(?: [A-Z]{2,3}\d{1,4}){0,6}\] "),
-    re.compile(r"(?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL):(?:[\w.]{1,60}:|\s{1,6})"),
+    (
+        "[",
+        re.compile(r"(?P<source>\[rank\d{1,4}\]): ?"),
+        re.compile(r"\[(?P<level>[IWEF])\d{4} [\d:.]{8,20} [^\]]{1,80}\] "),
+        re.compile(r"\[\d{4}-\d\d-\d\d [\d:.,]{8,16}(?: [A-Z]{2,3}\d{1,4}){0,6}\] "),
+    ),
+    (
+        "DIWEC",
+        re.compile(
+            r"(?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL)"
+            r"(?: \d\d-\d\d [\d:.,]{8,16} \[[^\]]{1,120}\] ?|:(?:[\w.]{1,60}:|\s{1,6}))"
+        ),
+    ),
+    (
+        "0123456789",
+        re.compile(r"\d{1,6}\.\d\d\.\d{3}\.\d{3} (?P<level>[DIWE]) "),
+    ),
 )
+"""What engines put before a message, by its first character."""
 _HEADER = "Traceback (most recent call last):"
 _CHAIN = ("The above exception was", "During handling of the above")
 _EXCEPTION = re.compile(r"[A-Za-z_][\w.]{0,200}(?::(?: |$)|$)")
@@ -47,8 +60,7 @@ _OPEN = 256
 """Tracebacks followed at the same time."""
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(NamedTuple):
     number: int | None
     level: str | None
     """None where the line does not say."""
@@ -67,10 +79,10 @@ class _Traceback:
     age: int = 0
 
 
-def entries(lines: Iterable[Line], handled: Sequence[str] = ()) -> Iterator[Entry]:
+def entries(lines: Iterable[Line], handled: PatternSet) -> Iterator[Entry]:
     """The lines of a log, understood.
 
-    An exception under a headline that fits a pattern of `handled` counts as one more frame.
+    An exception under a headline that fits `handled` counts as one more frame.
     """
     tracebacks: dict[tuple[str, str | None], _Traceback] = {}
     before: dict[str, str] = {}  # the last message of each source
@@ -101,7 +113,7 @@ def entries(lines: Iterable[Line], handled: Sequence[str] = ()) -> Iterator[Entr
             yield Entry(number, level, text, "frame")
         elif _EXCEPTION.match(text):
             del tracebacks[key]
-            caught = any_fits(handled, traceback.headline.lower())
+            caught = handled.fits(traceback.headline.lower())
             yield Entry(number, level, text, "frame" if caught else "exception", traceback.code)
             before[source] = traceback.headline  # a chained traceback has the same one
         else:
@@ -112,12 +124,26 @@ def entries(lines: Iterable[Line], handled: Sequence[str] = ()) -> Iterator[Entr
 
 def _split(text: str) -> tuple[str, str | None, str]:
     """Source, level and message of a line."""
-    source, level = "", None
-    for prefix in _PREFIXES:
-        if found := prefix.match(text):
-            groups = found.groupdict()
-            source += groups.get("source") or ""
-            if mark := groups.get("level"):
-                level = _LEVELS.get(mark, mark)
+    if text[:1].isspace():
+        return "", None, text
+    for outer in (_COMPOSE, _STAMP, _JOURNAL):  # of process managers
+        if found := outer.match(text):
             text = text[found.end() :]
+    source, level = "", None
+    while found := _prefix(text):
+        groups = found.groupdict()
+        source += groups.get("source") or ""
+        if mark := groups.get("level"):
+            level = _LEVELS.get(mark, mark)
+        text = text[found.end() :]
     return source, level, text
+
+
+def _prefix(text: str) -> re.Match[str] | None:
+    first = text[:1]
+    for firsts, *prefixes in _PREFIXES:
+        if first and first in firsts:
+            for prefix in prefixes:
+                if found := prefix.match(text):
+                    return found
+    return None

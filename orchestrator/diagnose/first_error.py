@@ -8,11 +8,11 @@ exceptions the same way: the one raised first is printed first.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import NamedTuple
 
-from orchestrator.diagnose.catalogue import any_fits
 from orchestrator.diagnose.entries import Entry
+from orchestrator.diagnose.patterns import PatternSet
 
 _HANDLED = ("DEBUG", "INFO", "WARNING")
 _OPENS = re.compile(
@@ -37,15 +37,15 @@ class ErrorLine(NamedTuple):
 
 def first_error(
     entries: Iterable[Entry],
-    benign: Sequence[str],
-    consequences: Sequence[str],
-    stops: Sequence[str] = (),
+    benign: PatternSet,
+    consequences: PatternSet,
+    stops: PatternSet,
 ) -> ErrorLine | None:
     """The first error that is neither harmless nor a mere report that something else failed.
 
-    `benign`, `consequences` and `stops` are patterns. Exceptions outweigh other error lines. When
-    there are only consequences, the first of them is returned, unless the server was told to stop
-    before; last come tracebacks logged as warnings, which were handled.
+    Exceptions outweigh other error lines. When there are only consequences, the first of them is
+    returned, unless the server was told to stop before; last come tracebacks logged as warnings,
+    which were handled.
     """
     best: dict[int, ErrorLine] = {}
     headline: tuple[int, ErrorLine] | None = None
@@ -53,14 +53,14 @@ def first_error(
 
     def keep(rank: int, error: ErrorLine) -> None:
         low = error.text.lower()
-        late = any_fits(consequences, low)
-        if any_fits(benign, low) or (late and stopping):
+        late = consequences.fits(low)
+        if benign.fits(low) or (late and stopping):
             return
         best.setdefault(rank + 2 if late else rank, error._replace(late=late))
 
     for entry in entries:
         text = entry.text.strip()
-        stopping = stopping or any_fits(stops, text.lower())
+        stopping = stopping or stops.fits(text.lower())
         if headline:  # its message is on this line, or a field's name is and the message follows
             rank, error = headline
             headline = (rank, ErrorLine(error.line, f"{error.text} {text}"))

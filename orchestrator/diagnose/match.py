@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 
 from packaging.specifiers import SpecifierSet
 from packaging.version import InvalidVersion, Version
 
-from orchestrator.diagnose.catalogue import Pattern, Signature, SignatureFile, any_fits, find
+from orchestrator.diagnose.catalogue import Measured, Signature, SignatureFile
 from orchestrator.diagnose.entries import Entry
+from orchestrator.diagnose.patterns import PatternSet
 
 _VERSION = re.compile(r"\d{1,6}(?:\.\d{1,6}){0,3}(?:[a-z.+-][\w.+-]{0,40})?")
+_BANNER = 5000
+"""Lines from the top in which the engine makes itself known."""
 
 
 @dataclass(frozen=True)
 class Match:
     signature: Signature
-    engine: str | None
     entry: Entry
     order: int
     """Position of the entry in what was read."""
@@ -32,28 +35,35 @@ class Engine:
 
 def detect(log: Iterable[Entry], files: Sequence[SignatureFile]) -> Engine:
     """Which engine wrote this log, and its version where the log tells."""
-    hits = {file.engine: 0 for file in files if file.engine}
+    owners = [(file.engine, marker) for file in files if file.engine for marker in file.markers]
+    hits = {owner: 0 for owner, _ in owners}
+    markers = PatternSet([marker for _, marker in owners])
     versions: dict[str, str] = {}
-    for entry in log:
+    for entry in islice(log, _BANNER):
         low = entry.text.lower()
+        for index, _ in markers.fitting(low):
+            hits[owners[index][0]] += 1
         for file in files:
-            if file.engine is None:
-                continue
-            hits[file.engine] += any(marker.lower() in low for marker in file.markers)
-            if file.engine not in versions:
-                for prefix in file.version_after:
-                    at = low.find(prefix.lower())
-                    found = _VERSION.match(low, at + len(prefix)) if at >= 0 else None
-                    if found:
-                        versions[file.engine] = found[0].rstrip(".-+")
+            if file.engine and file.engine not in versions and (found := _version(file, low)):
+                versions[file.engine] = found
     name = max(hits, key=lambda engine: hits[engine], default=None)
     if name is None or not hits[name]:
         return Engine(None, None)
     return Engine(name, versions.get(name))
 
 
+def _version(file: SignatureFile, low: str) -> str | None:
+    for prefix in file.version_after:
+        at = low.find(prefix.lower())
+        if at >= 0 and (found := _VERSION.match(low, at + len(prefix))):
+            return found[0].rstrip(".-+")
+    return None
+
+
 @dataclass
 class _Seen:
+    """Lines that showed one pattern of a signature."""
+
     first: tuple[int, Entry] | None = None
     good: int = 0
     total: int = 0
@@ -63,76 +73,76 @@ class _Seen:
 class _Progress:
     """What has been seen of one signature."""
 
-    patterns: list[_Seen] = field(default_factory=list)
-    requires: set[int] = field(default_factory=set)
+    signature: Signature
+    seen: dict[int, _Seen] = field(default_factory=dict)
+    required: set[int] = field(default_factory=set)
     excluded: bool = False
 
 
 def matches(
-    log: Iterable[Entry], files: Sequence[SignatureFile], engine: Engine, benign: Sequence[str]
+    log: Iterable[Entry], files: Sequence[SignatureFile], engine: Engine, benign: PatternSet
 ) -> list[Match]:
-    """Signatures that fit, at most one per line, in order of their first line."""
+    """Signatures that fit, at most one per line (the first in the catalogue), in line order."""
     wanted = [
-        (signature, file.engine)
+        _Progress(signature)
         for file in files
         if file.engine in (None, engine.name) or engine.name is None
         for signature in file.signatures
         if _applies(signature, engine)
     ]
-    progress = [_Progress([_Seen() for _ in s.patterns]) for s, _ in wanted]
+    probes = [probe for progress in wanted for probe in _probes(progress)]
+    patterns = PatternSet([text for text, *_ in probes])
     for order, entry in enumerate(log):
         if entry.role == "frame":  # source code, which also quotes messages that were not raised
             continue
         low = entry.text.lower()
-        harmless = any_fits(benign, low)
-        for (signature, _), state in zip(wanted, progress, strict=True):
-            _look(signature, state, None if harmless else (order, entry), low)
-    found = [
-        Match(signature, owner, hit[1], hit[0])
-        for (signature, owner), state in zip(wanted, progress, strict=True)
-        if (hit := _verdict(signature, state))
-    ]
+        for index, value in patterns.fitting(low):
+            _, progress, kind, number = probes[index]
+            if kind == "requires":
+                progress.required.add(number)
+            elif kind == "unless":
+                progress.excluded = True
+            elif progress.signature.reads(entry.level) and not benign.fits(low):
+                _note(progress, number, (order, entry), value)
     unique: dict[int, Match] = {}
-    for match in found:
-        unique.setdefault(match.order, match)
+    for progress in wanted:
+        if hit := _verdict(progress):
+            unique.setdefault(hit[0], Match(progress.signature, hit[1], hit[0]))
     return [unique[order] for order in sorted(unique)]
 
 
-def _look(signature: Signature, state: _Progress, here: tuple[int, Entry] | None, low: str) -> None:
-    for pattern, seen in zip(signature.patterns, state.patterns, strict=True):
-        if here is None or not signature.reads(here[1].level):
-            break
-        if isinstance(pattern, Pattern):
-            value = find(pattern.text, low)
-            if value is None:
-                continue
-            seen.total += 1
-            if not pattern.holds(value):
-                continue
-            seen.good += 1
-        elif seen.first or find(pattern, low) is None:
-            continue
-        seen.first = seen.first or here
-    for index, text in enumerate(signature.requires):
-        if index not in state.requires and find(text, low) is not None:
-            state.requires.add(index)
-    if signature.unless and not state.excluded:
-        state.excluded = any_fits(signature.unless, low)
+def _probes(progress: _Progress) -> Iterator[tuple[str, _Progress, str, int]]:
+    signature = progress.signature
+    for number, pattern in enumerate(signature.patterns):
+        text = pattern.text if isinstance(pattern, Measured) else pattern
+        yield text, progress, "shows", number
+    for number, text in enumerate(signature.requires):
+        yield text, progress, "requires", number
+    for number, text in enumerate(signature.unless):
+        yield text, progress, "unless", number
 
 
-def _verdict(signature: Signature, state: _Progress) -> tuple[int, Entry] | None:
+def _note(progress: _Progress, number: int, here: tuple[int, Entry], value: float) -> None:
+    pattern = progress.signature.patterns[number]
+    seen = progress.seen.setdefault(number, _Seen())
+    seen.total += 1
+    if isinstance(pattern, Measured) and not pattern.holds(value):
+        return
+    seen.good += 1
+    seen.first = seen.first or here
+
+
+def _verdict(progress: _Progress) -> tuple[int, Entry] | None:
     """The first line that shows the signature, when all its conditions hold."""
-    if state.excluded or len(state.requires) < len(signature.requires):
+    signature = progress.signature
+    if progress.excluded or len(progress.required) < len(signature.requires):
         return None
-    hits = [
-        seen.first
-        for pattern, seen in zip(signature.patterns, state.patterns, strict=True)
-        if seen.first
-        and (
-            not isinstance(pattern, Pattern)
-            or (seen.good >= pattern.times and 2 * seen.good > seen.total)
-        )
-    ]
+    hits = []
+    for number, seen in progress.seen.items():
+        pattern = signature.patterns[number]
+        times = pattern.times if isinstance(pattern, Measured) else 1
+        if seen.first and seen.good >= times and 2 * seen.good > seen.total:
+            hits.append(seen.first)
     return min(hits, key=lambda hit: hit[0], default=None)
 
 

@@ -15,11 +15,11 @@ from typing import BinaryIO, NamedTuple
 from backends.errors import InputError
 from orchestrator.diagnose.text import clean
 
-REGION = 16 * 2**20
+REGION = 4 * 2**20
 """Bytes read from the start, and again from the end."""
 LINE = 4096
 """Characters kept of one line."""
-LINES = 300_000
+LINES = 50_000
 """Lines kept of one region."""
 STREAM = 2**30
 """Bytes taken from a pipe at most."""

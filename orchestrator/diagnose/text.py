@@ -39,16 +39,24 @@ _SECRETS = (
 )
 
 
+class _Visible(dict[int, str | None]):
+    """For `str.translate`: white space becomes a space, what cannot be seen goes."""
+
+    def __missing__(self, code: int) -> str | None:
+        char = chr(code)
+        hidden = unicodedata.category(char) in ("Cc", "Cf", "Cs", "Co", "Cn")
+        self[code] = " " if char.isspace() else None if hidden else char
+        return self[code]
+
+
+_VISIBLE = _Visible()
+
+
 def clean(text: str) -> str:
     """`text` without escape sequences, control, format and invisible characters, on one line."""
     if text.isascii() and text.isprintable():
         return text
-    text = _ESCAPE.sub("", text)
-    return "".join(
-        " " if c.isspace() else c
-        for c in text
-        if c.isspace() or unicodedata.category(c) not in ("Cc", "Cf", "Cs", "Co", "Cn")
-    )
+    return _ESCAPE.sub("", text).translate(_VISIBLE)
 
 
 def mask(text: str) -> str:
