@@ -65,7 +65,7 @@ CACHE = Patch(
     engine="sglang",
     title="CPU: look up the cache slots of drafted tokens in torch",
     why="The look-up knows CUDA, NPU and sgl_kernel's CPU path, and returns None elsewhere.",
-    symptom="TypeError or AttributeError on None right after the first draft",
+    symptom="AttributeError: 'NoneType' object has no attribute 'view', at the first draft",
     upstream="none known",
     edits=(
         Edit(
@@ -147,7 +147,7 @@ STREAMS = Patch(
     engine="sglang",
     title="CPU: no device streams in the drafting workers",
     why="A CPU tensor has no stream to record.",
-    symptom="RuntimeError or NotImplementedError from record_stream at the first drafting step",
+    symptom="RuntimeError: unknown parameter type, from record_stream at the first draft",
     upstream="none known",
     edits=(
         _record_stream("sglang/srt/speculative/dflash_worker_v2.py"),
