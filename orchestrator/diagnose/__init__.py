@@ -60,9 +60,16 @@ class Diagnosis:
 
     @property
     def _top(self) -> Cause | None:
-        """The finding that explains the failure: a consequence only where no cause is shown."""
+        """The finding that explains the failure.
+
+        A consequence only where no cause is shown, a warning only where it is the first error.
+        """
         levels = ("error", "consequence") if self.cause_missing else ("error",)
-        return next((f for f in self.findings if f.level in levels), None)
+        for finding in self.findings:
+            first = finding.line is not None and finding.line == self.first_error_line
+            if finding.level in levels or (finding.level == "warning" and first):
+                return finding
+        return None
 
 
 def diagnose(log: Path) -> Diagnosis:

@@ -12,6 +12,7 @@ from typing import Annotated, Literal
 import yaml
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
 from orchestrator.diagnose.patterns import longest_literal
 
 Level = Literal["error", "consequence", "warning"]

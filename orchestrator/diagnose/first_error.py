@@ -28,6 +28,10 @@ _ANYWHERE = (
 )  # fmt: skip
 
 
+_LONG = 300
+"""Characters after which an exception's message is not completed from the next line."""
+
+
 class ErrorLine(NamedTuple):
     line: int | None
     text: str
@@ -48,7 +52,7 @@ def first_error(
     which were handled.
     """
     best: dict[int, ErrorLine] = {}
-    headline: tuple[int, ErrorLine] | None = None
+    headline: tuple[int, str | None, ErrorLine] | None = None
     stopping = False
 
     def keep(rank: int, error: ErrorLine) -> None:
@@ -62,23 +66,26 @@ def first_error(
         text = entry.text.strip()
         stopping = stopping or stops.fits(text.lower())
         if headline:  # its message is on this line, or a field's name is and the message follows
-            rank, error = headline
-            headline = (rank, ErrorLine(error.line, f"{error.text} {text}"))
-            if " " in text or not text:
-                keep(*headline)
+            rank, level, error = headline
+            if entry.level == level:
+                error = ErrorLine(error.line, f"{error.text} {text}")
+            if entry.level != level or " " in text or not text or len(error.text) > _LONG:
+                keep(rank, error)
                 headline = None
+            else:
+                headline = (rank, level, error)
         elif entry.role == "exception":
             bare = entry.code and ":" not in text
             error = ErrorLine(entry.number, f"{text} at `{entry.code}`" if bare else text)
             rank = 4 if entry.level in _HANDLED else 0
             if text.endswith(":") or "validation error" in text:
-                headline = (rank, error)
+                headline = (rank, entry.level, error)
             else:
                 keep(rank, error)
         elif entry.role == "line" and entry.level not in _HANDLED and _is_error(entry.level, text):
             keep(1, ErrorLine(entry.number, text))
     if headline:
-        keep(*headline)
+        keep(headline[0], headline[2])
     return best[min(best)] if best else None
 
 

@@ -19,7 +19,7 @@ failed. A *warning* is a server that runs, but not as meant. In a pattern, `*` s
 on the line, `{n}` for a number, and `^` for the start of the message.
 
 Escape sequences in a log are dropped and secrets are masked. Of a log larger than 8 MiB the first
-and the last 4 MiB are read, and at most 50,000 lines of each.
+and the last 4 MiB are read, and of very many lines the first and the last.
 
 Some faults leave no trace in a log: a drafter that fits badly, prompts that differ, a cache that
 one arm has and the other has not. Those are what the match certificate, the audits and the

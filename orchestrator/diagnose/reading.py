@@ -19,8 +19,8 @@ REGION = 4 * 2**20
 """Bytes read from the start, and again from the end."""
 LINE = 4096
 """Characters kept of one line."""
-LINES = 50_000
-"""Lines kept of one region."""
+LINES = 25_000
+"""Lines kept from the start of a region, and again from its end."""
 STREAM = 2**30
 """Bytes taken from a pipe at most."""
 _BLOCK = 2**20
@@ -36,17 +36,17 @@ class Line(NamedTuple):
 class LogText:
     lines: tuple[Line, ...]
     skipped_bytes: int
-    """Bytes between the two regions, which nobody looked at."""
+    """What nobody looked at, in the middle."""
 
 
 def read_log(path: Path) -> LogText:
     """The log at `path`. Raises InputError when there is no such file."""
     try:
+        if not stat.S_ISREG(path.stat().st_mode):  # opening a FIFO would wait for its writer
+            raise InputError(
+                "not a regular file", where=str(path), fix="Pipe it in: `museorch diagnose -`."
+            )
         with path.open("rb") as file:
-            if not stat.S_ISREG(path.stat().st_mode):
-                raise InputError(
-                    "not a regular file", where=str(path), fix="Pipe it in: `museorch diagnose -`."
-                )
             head = file.read(REGION)
             size = path.stat().st_size
             if size <= len(head):
@@ -81,19 +81,32 @@ def read_stream(stream: BinaryIO) -> LogText:
 def _log(head: bytes, tail: bytes, skipped: int) -> LogText:
     if tail and not skipped:
         head, tail = head + tail, b""
-    lines = tuple(_lines(head, first=1))
+    elif tail:  # half a line on either side of the gap says the wrong thing
+        head = head[: head.rfind(b"\n") + 1] or head
+        tail = tail[tail.find(b"\n") + 1 :]
+    lines: list[Line] = []
+    dropped = _take(head, lines, numbered=True)
     if tail:
-        lines += tuple(_lines(tail, first=None))
-    return LogText(lines, skipped)
+        dropped += _take(tail, lines, numbered=False)
+    return LogText(tuple(lines), skipped + dropped)
 
 
-def _lines(data: bytes, first: int | None) -> Iterator[Line]:
-    """Lines of a region; of too many, the first ones (or the last ones, for the last region)."""
+def _take(data: bytes, lines: list[Line], *, numbered: bool) -> int:
+    """Append the lines of a region, the first and the last ones of many; how many bytes it left."""
     text = data.decode("utf-8", "replace")
-    raw = text.split("\n", LINES)[:LINES] if first else text.rsplit("\n", LINES)[-LINES:]
+    top = text.split("\n", LINES)
+    rest = top.pop() if len(top) > LINES else None
+    lines += _lines(top, 1 if numbered else None)
+    if rest is None:
+        return 0
+    bottom = rest.rsplit("\n", LINES)
+    left = bottom.pop(0) + "\n" if len(bottom) > LINES else ""
+    lines += _lines(bottom, LINES + 1 + left.count("\n") if numbered else None)
+    return len(left)
+
+
+def _lines(raw: list[str], first: int | None) -> Iterator[Line]:
     for offset, line in enumerate(raw):
-        if not line:
-            continue
         number = None if first is None else first + offset
         # A progress bar redraws itself with carriage returns: each redraw is a line to us.
         for part in line.split("\r", LINE) if "\r" in line else (line,):

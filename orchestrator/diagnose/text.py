@@ -22,6 +22,7 @@ _JOINT = (
 )
 _NOT_SECRET = r"(?!(?:none|null|true|false|bearer|basic|\d{1,8})\b|\*\*\*)"
 _VALUE = r"[^\s'\",)\]&;<>|]{4,}"
+_MORE = rf"(?:['\"], ['\"]{_VALUE}){{0,50}}"
 _SECRETS = (
     (
         re.compile(r"\b(hf_|sk-|gh[pousr]_|github_pat_|glpat-|xox[abprs]-)[\w-]{8,}"),
@@ -33,7 +34,7 @@ _SECRETS = (
     (re.compile(r"(://[^\s/:@]{0,200}):[^\s/@]{1,200}@"), r"\1:" + _HIDDEN + "@"),
     # name=value, --name value, 'name': ['value'], "name": "value"; numbers are counts, not secrets.
     (
-        re.compile(rf"((?<![A-Za-z]){_NAMES}{_JOINT}['\"]?){_NOT_SECRET}{_VALUE}", re.I),
+        re.compile(rf"((?<![A-Za-z]){_NAMES}{_JOINT}['\"]?){_NOT_SECRET}{_VALUE}{_MORE}", re.I),
         r"\1" + _HIDDEN,
     ),
 )

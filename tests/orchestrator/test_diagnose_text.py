@@ -34,6 +34,7 @@ def test_only_visible_characters_are_left(text: str, shown: str) -> None:
         "token hf_SECRETsecret0123 was refused",
         "OPENAI_API_KEY: sk-proj-SECRETsecret",
         "'api_key': ['SECRETsecret'], 'port': 8000",
+        "'api_key': ['SECRETsecret', 'SECRETother'], 'port': 8000",
         '{"api_key": "SECRETsecret"}',
         "llama-server --api-key SECRETsecret --port 8080",
         "Authorization: Bearer SECRET.secret-0123",
