@@ -7,7 +7,7 @@ import sys
 import typer
 
 from backends.errors import MuseorchError
-from orchestrator.commands import engines, recipes, report, run
+from orchestrator.commands import claims, diagnose, engines, lint, patch, recipes, report, run
 
 app = typer.Typer(
     name="museorch",
@@ -19,6 +19,10 @@ run.register(app)
 report.register(app)
 app.add_typer(recipes.app, name="recipes")
 app.add_typer(engines.app, name="engines")
+app.add_typer(patch.app, name="patch")
+app.command()(lint.lint)
+app.command()(diagnose.diagnose)
+app.add_typer(claims.app, name="claims")
 
 
 def _show_version(wanted: bool) -> None:

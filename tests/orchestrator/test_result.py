@@ -131,6 +131,22 @@ def test_a_bridge_has_a_ratio_and_says_what_it_is_not(run: Path) -> None:
     assert "no speedup" in pair["reason"]
 
 
+def test_claims_are_checked_against_a_run_directory(finished: Path) -> None:
+    done = subprocess.run(
+        [*MUSEORCH, "claims", "check", str(finished), "--json"], check=True, capture_output=True
+    )
+    rows = {row["claim"]: row for row in json.loads(done.stdout)}
+    meta = rows["seed-meta-llamacpp"]
+    assert not meta["comparable"]
+    assert {"engine", "sampling"} <= {c["field"] for c in meta["shared"]}
+    assert {"model", "hardware", "quantisation"} == {c["field"] for c in meta["differs"]}
+    text = subprocess.run(
+        [*MUSEORCH, "claims", "check", str(finished)], check=True, capture_output=True, text=True
+    ).stdout
+    assert text.endswith(f"0 of {len(rows)} claims can be compared with this run.\n")
+    assert max(map(len, text.splitlines())) <= 80
+
+
 def test_a_recipe_can_allow_known_conditions_only(tmp_path: Path) -> None:
     data = recipe_data(tmp_path, allow=["quantisation", "patch"])
     with pytest.raises(InputError, match='"patch" is not a condition; did you mean "patches"'):
