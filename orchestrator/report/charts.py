@@ -53,7 +53,8 @@ def ratios(facts: RunFacts, phase: Phase) -> Chart | None:
         return None
     floor = words.floor(facts.result, *phase)
     ends = [1 / (1 + floor), 1 + floor, *(row["low"] for row in rows), *(r["high"] for r in rows)]
-    scale = {"type": "log", "domain": [min(ends) / 1.15, max(ends) * 1.15], "nice": False}
+    pad = (max(ends) / min(ends)) ** 0.08
+    scale = {"type": "log", "domain": [min(ends) / pad, max(ends) * pad**2], "nice": False}
     x = {
         "field": "ratio",
         "type": "quantitative",
@@ -117,10 +118,15 @@ def ratios(facts: RunFacts, phase: Phase) -> Chart | None:
             "mark": {"type": "point", "filled": True, "size": 110, "opacity": 1},
             "encoding": {"x": x, "y": y, "color": color, "shape": shape, "tooltip": tooltip},
         },
-        {
-            "mark": {"type": "text", "align": "left", "dy": -15, "x": 0},
-            "encoding": {"y": y, "text": {"field": "pair"}},
-        },
+        *_labels({"align": "left", "dy": -15, "x": 0}, {"y": y, "text": {"field": "pair"}}),
+        *_labels(
+            {"align": "left", "dx": 8},
+            {
+                "x": {"field": "high", "type": "quantitative"},
+                "y": y,
+                "text": {"field": "text"},
+            },
+        ),
     ]
     text = "; ".join(
         f"{row['pair']} {row['text']} ({words.ratio(row['low'])} to {words.ratio(row['high'])})"
@@ -128,6 +134,14 @@ def ratios(facts: RunFacts, phase: Phase) -> Chart | None:
     )
     spec = _spec({"layer": layers}, 48 * len(rows))
     return Chart(_id("ratio", phase), "Ratios with 95 % intervals", text, rows, spec)
+
+
+def _labels(mark: Spec, encoding: Spec) -> list[Spec]:
+    """Text on a halo of the background, readable over lines."""
+    return [
+        {"mark": {"type": "text", "style": style, **mark}, "encoding": encoding}
+        for style in ("halo", "label")
+    ]
 
 
 def acceptance(facts: RunFacts, phase: Phase, kind: str) -> Chart | None:
@@ -241,7 +255,7 @@ def spread(facts: RunFacts, phase: Phase, name: str) -> Chart | None:
                 "value": _round(getattr(point, name)),
                 "place": index * 0.618 % 1,  # spread over the band, the same in every rendering
             }
-            for index, point in enumerate(thin(known))
+            for index, point in enumerate(thin(known, facts.most_points))
         ]
     scale = _scale([value for turn in turns for value in turn.values(name)])
     x = {
@@ -287,7 +301,7 @@ def spread(facts: RunFacts, phase: Phase, name: str) -> Chart | None:
         of_all({"type": "bar", "height": 20, "opacity": 0.25}, "q1", "q3"),
         {
             "transform": [{"filter": "datum.of != 'all'"}],
-            "mark": {"type": "circle", "size": 22, "opacity": 0.65},
+            "mark": {"type": "circle", "size": 22, "opacity": 0.65 if len(rows) < 1000 else 0.3},
             "encoding": {
                 "x": x,
                 "y": y,
@@ -328,7 +342,7 @@ def scatters(facts: RunFacts, phase: Phase) -> Iterator[Chart]:
         above = sum(a > b for _, a, b in pairs)
         rows = [
             {"prompt": prompt, "a": _round(a), "b": _round(b), "ratio": _round(a / b)}
-            for prompt, a, b in thin(pairs)
+            for prompt, a, b in thin(pairs, facts.most_points)
         ]
         spec = _scatter_spec(rows, names[row["a"]], names[row["b"]])
         title = f"{names[row['a']]} against {names[row['b']]}"
@@ -406,12 +420,13 @@ def timeline(facts: RunFacts, phase: Phase) -> Chart | None:
             "value": _round(point.tok_s),
         }
         for turn in turns
-        for point in thin(turn.points)
+        for point in thin(turn.points, facts.most_points)
         if point.tok_s is not None
     ]
     if not rows or not facts.one_clock:
         return None
     color, shape = _by_arm(facts)
+    color["legend"] = shape["legend"] = {"values": list(dict.fromkeys(t.arm for t in turns))}
     spec = {
         "mark": {"type": "point", "filled": True, "size": 40, "opacity": 0.8},
         "encoding": {

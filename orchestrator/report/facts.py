@@ -16,8 +16,8 @@ from orchestrator.sample import Sample
 
 Phase = tuple[str, int]
 """Mode and concurrency."""
-MAX_POINTS = 400
-"""Requests drawn per arm and phase, so that the page stays small and readable."""
+POINTS, ROWS = 3000, 1600
+"""Requests drawn, and rows written, for all turns of a page together: it must stay small."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +63,16 @@ class RunFacts:
     one_clock: bool = field(default=True)
     """False where the machine's clock started anew between turns, as after a restart."""
 
+    @property
+    def most_points(self) -> int:
+        """Requests drawn of one turn."""
+        return max(40, min(400, POINTS // max(1, len(self.turns))))
+
+    @property
+    def most_rows(self) -> int:
+        """Rows of a table of prompts."""
+        return max(20, min(200, ROWS // max(1, len(self.turns))))
+
     def of(self, phase: Phase, repeat: int = 1) -> list[Turn]:
         return [turn for turn in self.turns if turn.phase == phase and turn.repeat == repeat]
 
@@ -107,7 +117,7 @@ def median(values: Sequence[float]) -> float | None:
     return statistics.median(values) if values else None
 
 
-def thin(points: Sequence[Any], most: int = MAX_POINTS) -> list[Any]:
+def thin(points: Sequence[Any], most: int) -> list[Any]:
     """At most `most` of them, evenly spread."""
     if len(points) <= most:
         return list(points)

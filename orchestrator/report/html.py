@@ -23,7 +23,7 @@ from backends.errors import MuseorchError
 from orchestrator.metrics import METRICS
 from orchestrator.report import charts, tables, words
 from orchestrator.report.charts import Chart
-from orchestrator.report.facts import MAX_POINTS, Phase, RunFacts
+from orchestrator.report.facts import Phase, RunFacts
 from orchestrator.report.palette import THEMES, config
 
 PAGE = Path(__file__).parent / "page"
@@ -59,6 +59,7 @@ def render(facts: RunFacts) -> str:
         started=words.when(facts.result["started"]),
         headlines=list(words.headlines(facts.result)),
         troubles=list(words.troubles(facts.result)),
+        doubts=list(words.doubts(facts.result)),
         phases=phases,
         audit=tables.audit(facts.result),
         environment=tables.environment(facts),
@@ -119,8 +120,8 @@ def _phase(facts: RunFacts, phase: Phase, drawn: list[Chart]) -> dict[str, Any]:
             if (row["mode"], row["concurrency"]) == phase
         ],
         "charts": found,
-        "cut": f"{MAX_POINTS} of {most} prompts are drawn, evenly spread; every number uses all."
-        if most > MAX_POINTS
+        "cut": f"{facts.most_points} of {most} prompts are drawn, evenly spread; numbers use all."
+        if most > facts.most_points
         else None,
     }
 

@@ -20,7 +20,7 @@ def render(facts: RunFacts) -> str:
         markdown(f"{words.setting(result)}. {words.when(result['started'])}."),
         _list(words.headlines(result)),
     ]
-    troubles = list(words.troubles(result))
+    troubles = [*words.troubles(result), *words.doubts(result)]
     if troubles:
         blocks += ["**To be read with care**", _list(troubles)]
     for phase in words.phases(result):

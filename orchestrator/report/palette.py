@@ -89,5 +89,6 @@ def config(theme: Theme) -> dict[str, Any]:
         },
         "title": {"color": theme.text, "fontSize": 13, "anchor": "start"},
         "rule": {"color": theme.faint},
+        "style": {"halo": {"stroke": theme.background, "strokeWidth": 4, "strokeJoin": "round"}},
         "text": {"color": theme.text, "fontSize": 12},
     }

@@ -11,8 +11,6 @@ from orchestrator.report import words
 from orchestrator.report.charts import VALUES, drafted, paired
 from orchestrator.report.facts import Phase, RunFacts, median, quantile, thin
 
-MOST_ROWS = 200
-
 
 @dataclass(frozen=True)
 class Cell:
@@ -221,10 +219,10 @@ def prompts(facts: RunFacts, phase: Phase, name: str) -> Table:
             by_prompt.setdefault((point.prompt, point.seed), {})[turn.arm] = getattr(point, name)
     rows = [
         (Cell(prompt), *(num(values.get(turn.arm), 2) for turn in turns))
-        for (prompt, _), values in thin(list(by_prompt.items()), MOST_ROWS)
+        for (prompt, _), values in thin(list(by_prompt.items()), facts.most_rows)
     ]
     columns = ("prompt", *(turn.arm for turn in turns))
-    return Table(f"{title}, {unit}", columns, tuple(rows), _cut(len(by_prompt)))
+    return Table(f"{title}, {unit}", columns, tuple(rows), _cut(len(by_prompt), facts.most_rows))
 
 
 def spreads(facts: RunFacts, phase: Phase) -> Table:
@@ -260,13 +258,13 @@ def prompt_pairs(facts: RunFacts, phase: Phase) -> Table:
             by_prompt.setdefault(prompt, {})[column] = a / b
     rows = [
         (Cell(prompt), *(times(values.get(column)) for column in columns[1:]))
-        for prompt, values in thin(list(by_prompt.items()), MOST_ROWS)
+        for prompt, values in thin(list(by_prompt.items()), facts.most_rows)
     ]
     return Table(
         "Ratio of decode rates, prompt by prompt",
         tuple(columns),
         tuple(rows),
-        _cut(len(by_prompt)),
+        _cut(len(by_prompt), facts.most_rows),
     )
 
 
@@ -395,7 +393,7 @@ def _condition(value: Any) -> Cell:
     return Cell(text, why=full if full != text else None)
 
 
-def _cut(count: int) -> str | None:
-    if count <= MOST_ROWS:
+def _cut(count: int, most: int) -> str | None:
+    if count <= most:
         return None
-    return f"{MOST_ROWS} of {count} prompts, evenly spread; `--format csv` writes all of them."
+    return f"{most} of {count} prompts, evenly spread; `--format csv` writes all of them."

@@ -12,6 +12,7 @@ DRAFTERS = {"dflash": "DFlash", "dspark": "DSpark"}
 UNKNOWN = "—"
 HASH = re.compile(r"\b([0-9a-f]{12})[0-9a-f]{28,52}\b")
 KIND_ORDER = ("drafter-against-none", "drafter-against-drafter", "engine-against-engine")
+FEW = 2
 METRICS = (
     ("decode_tok_s", "Decode rate", 1),
     ("output_tok_s", "Output throughput", 1),
@@ -98,7 +99,7 @@ def sentence(row: Mapping[str, Any], names: Mapping[str, str]) -> str:
     """One comparison in words."""
     a, b = names.get(row["a"], row["a"]), names.get(row["b"], row["b"])
     if row["verdict"] == "refused":
-        return f"{a} against {b}: refused: {refusal(row)}."
+        return f"{a} against {b} is refused: {refusal(row)}."
     low, high = row["interval"]
     span = f"95 % interval {ratio(low)} to {ratio(high)}"
     bridge = f" This is {row['reason']}." if row["reason"] else ""
@@ -176,26 +177,41 @@ def headlines(result: Mapping[str, Any]) -> Iterator[str]:
         yield where + sentence(best, names)
     if not result["comparisons"]:
         yield "Nothing was compared: a comparison needs two arms that were measured."
-    refused = [row for row in result["comparisons"] if row["verdict"] == "refused"]
-    if refused:
-        reasons = dict.fromkeys(differing(row) for row in refused)
-        why = f" ({next(iter(reasons))})" if len(reasons) == 1 else ""
-        yield (
-            f"{len(refused)} of {len(result['comparisons'])} comparisons "
-            f"{'was' if len(refused) == 1 else 'were'} refused{why}."
-        )
+    yield from _refusals(result, names)
     if not result["complete"]:
         yield "This run is incomplete: it ended before every arm was measured."
 
 
+def _refusals(result: Mapping[str, Any], names: Mapping[str, str]) -> Iterator[str]:
+    """In full while they are few, else their number and what they have in common."""
+    refused = [row for row in result["comparisons"] if row["verdict"] == "refused"]
+    distinct = list(dict.fromkeys(sentence(row, names) for row in refused))
+    if len(distinct) <= FEW:
+        yield from distinct
+        return
+    reasons = dict.fromkeys(differing(row) for row in refused)
+    why = f" ({next(iter(reasons))})" if len(reasons) == 1 else ""
+    yield f"{len(refused)} of {len(result['comparisons'])} comparisons were refused{why}."
+
+
 def troubles(result: Mapping[str, Any]) -> Iterator[str]:
-    """Arms that did not run, phases whose numbers are no speed result, and doubts about others."""
+    """Arms that did not run, and phases whose numbers are no speed result."""
     for arm in result["arms"]:
         if arm["status"] != "ok":
             yield f"{arm['id']} {arm['status']}: {arm['reason']}"
-        for mode in arm["modes"]:
-            for problem in (*mode["problems"], *mode["warnings"]):
-                yield f"{arm['id']}, {mode['mode']}, {mode['concurrency']} at a time: {problem}"
+        yield from _noted(arm, "problems")
+
+
+def doubts(result: Mapping[str, Any]) -> Iterator[str]:
+    """What may have disturbed a phase."""
+    for arm in result["arms"]:
+        yield from _noted(arm, "warnings")
+
+
+def _noted(arm: Mapping[str, Any], kind: str) -> Iterator[str]:
+    for mode in arm["modes"]:
+        for text in mode[kind]:
+            yield f"{arm['id']}, {mode['mode']}, {mode['concurrency']} at a time: {text}"
 
 
 def drift_sentence(row: Mapping[str, Any]) -> str:
