@@ -10,6 +10,7 @@ from pathlib import Path
 from backends import BACKENDS
 from backends.base import Drafter, Speculation, Weights
 from backends.errors import InputError
+from backends.simulate import Simulated
 from orchestrator.document import Document, Location
 from orchestrator.models import LoadedModel, TargetSpec
 from orchestrator.recipe import ArmSpec, Recipe
@@ -26,6 +27,7 @@ class Arm:
     draft_tokens: int | None
     engine_args: tuple[str, ...] = ()
     env: tuple[tuple[str, str], ...] = ()
+    simulated: Simulated | None = None
 
     @property
     def speculation(self) -> Speculation:
@@ -57,6 +59,12 @@ def expand(recipe: Recipe, document: Document, model: LoadedModel) -> tuple[Arm,
 def _expand_one(
     spec: ArmSpec, document: Document, at: Location, model: LoadedModel
 ) -> Iterator[Arm]:
+    simulated = _simulated(spec)
+    if simulated is not None and spec.speculation == ["none"]:
+        raise InputError(
+            "acceptance is simulated, but speculation is none.",
+            where=document.where((*at, "acceptance")),
+        )
     for backend, speculation, quantisation, k in itertools.product(
         spec.backend, spec.speculation, spec.quantisation, spec.draft_tokens
     ):
@@ -77,6 +85,7 @@ def _expand_one(
         name = f"{backend}-{'base' if speculation == 'none' else speculation}"
         name += f"-{quantisation}" if len(spec.quantisation) > 1 else ""
         name += f"-k{k}" if k is not None and len(spec.draft_tokens) > 1 else ""
+        name += "-simulated" if simulated is not None and drafter is not None else ""
         yield Arm(
             id=spec.id if spec.id is not None else name,
             backend=backend,
@@ -85,7 +94,15 @@ def _expand_one(
             draft_tokens=k,
             engine_args=tuple(spec.engine_args),
             env=tuple(sorted(spec.env.items())),
+            simulated=simulated if drafter is not None else None,
         )
+
+
+def _simulated(spec: ArmSpec) -> Simulated | None:
+    told = spec.acceptance
+    if told is None:
+        return None
+    return Simulated(tuple(told.simulate) if told.simulate is not None else None, told.length)
 
 
 def _draft_tokens(drafter: Drafter, asked: int | None, where: str) -> int:

@@ -10,9 +10,13 @@ from typing import Any
 from backends import BACKENDS
 from backends.base import Finding, LaunchPlan, ServeSpec
 from backends.errors import EngineError, InputError
+from backends.simulate import simulate
 from orchestrator.engines import Engine, default_version, resolve
 from orchestrator.expand import Arm
 from orchestrator.recipe import EngineChoice, Recipe
+
+REAL = "real"
+"""Acceptance earned by the drafter."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +60,11 @@ def plan_arm(recipe: Recipe, arm: Arm) -> PlannedArm:
         extra_env=dict(arm.env),
     )
     plan = BACKENDS[arm.backend].plan(spec)
+    if arm.simulated is not None:
+        try:
+            plan = simulate(plan, arm.simulated)
+        except InputError as error:
+            raise InputError(error.what, where=arm.id, fix=error.fix) from None
     findings = (*plan.findings, *((missing,) if missing else ()))
     changes: dict[str, Any] = {"findings": findings}
     if serve.start_timeout_s is not None:
@@ -85,6 +94,8 @@ def plan_json(item: PlannedArm) -> dict[str, Any]:
         "installed": item.engine is not None,
         "speculation": item.arm.speculation,
         "draft_tokens": plan.draft_tokens,
+        "acceptance": str(item.arm.simulated or REAL),
+        "expected_length": item.arm.simulated.expected_length if item.arm.simulated else None,
         "target": asdict(item.arm.target),
         "drafter": asdict(item.arm.drafter) if item.arm.drafter else None,
         "argv": list(plan.argv),

@@ -101,6 +101,23 @@ class EngineChoice(Strict):
     )
 
 
+class Acceptance(Strict):
+    """Acceptance simulated by the engine; its output is then meaningless."""
+
+    simulate: list[Annotated[float, Field(ge=0, le=1)]] | None = Field(
+        default=None, min_length=1, description="Marginal acceptance of positions 0 to K - 1"
+    )
+    length: float | None = Field(default=None, ge=1, description="Mean acceptance length")
+
+    @model_validator(mode="after")
+    def _one_of_both(self) -> Acceptance:
+        if (self.simulate is None) == (self.length is None):
+            raise ValueError("acceptance is either {simulate: [..]} or {length: L}")
+        if self.simulate is not None and self.simulate != sorted(self.simulate, reverse=True):
+            raise ValueError("marginal acceptance cannot rise with the position")
+        return self
+
+
 class ArmSpec(Strict):
     """One arm, or several where a field holds a list."""
 
@@ -111,6 +128,9 @@ class ArmSpec(Strict):
         default=[None], description="K; left out, the most the drafter was trained for"
     )
     quantisation: OneOrMany[str] = ["bf16"]
+    acceptance: Acceptance | None = Field(
+        default=None, description="Left out, acceptance is what the drafter earns"
+    )
     engine_args: list[str] = Field(
         default=[], description="Passed on as they are; museorch does not reason about them"
     )

@@ -15,6 +15,7 @@ from orchestrator.certify import certify, kind_of
 from orchestrator.compare import Comparison, compare, decode_ratio
 from orchestrator.counters import Counters, delta, spec_record
 from orchestrator.metrics import Phase, measure
+from orchestrator.plan import REAL
 from orchestrator.rundir import RunDirectory, read_json
 from orchestrator.sample import Sample
 from orchestrator.speculation import speculation_json
@@ -121,7 +122,7 @@ def _measured(
     phase = Phase(good, record, plan["speculation"], counted["draft_tokens"])
     mode = next(m for m in facts["workload"]["modes"] if m["name"] == counted["mode"])
     observed = counted.get("observed")
-    found = problems(phase, samples, facts["workload"], observed)
+    found = problems(phase, samples, facts["workload"], observed, plan.get("expected_length"))
     doubts = warnings(observed, status.get("others_on_gpu", {}))
     conditions = _conditions(facts, machine, plan, status, counted, mode)
     return Measured(
@@ -165,7 +166,7 @@ def _conditions(
         "drafter_files": status.get("drafter_files"),
         "draft_tokens": counted["draft_tokens"] if drafter else "none",
         "verification": counted["verification"],
-        "acceptance": "real",
+        "acceptance": plan.get("acceptance", REAL),
         "kv_dtype": serve["kv_dtype"],
         "context_per_slot": slot,
         "concurrency": counted["concurrency"],
@@ -276,7 +277,9 @@ def _audit(
 ) -> list[dict[str, Any]]:
     """Each drafter against its plain arm, engines against each other, plain against itself."""
     greedy = {
-        (m.arm, m.concurrency): m for m in measured if m.conditions["sampling"].startswith("T 0,")
+        (m.arm, m.concurrency): m
+        for m in measured
+        if m.conditions["sampling"].startswith("T 0,") and m.conditions["acceptance"] == REAL
     }
     rows = []
     for a, b in _pairs(list(greedy.values())):
@@ -305,6 +308,7 @@ def _arm_json(
         "engine_version": status.get("engine", {}).get("version", plan["engine_version"]),
         "speculation": plan["speculation"],
         "draft_tokens": plan["draft_tokens"],
+        "acceptance": plan.get("acceptance", REAL),
         "status": status["status"],
         "reason": status["reason"],
         "startup_s": status.get("startup_s"),

@@ -13,6 +13,8 @@ MIN_ACCEPTANCE_LENGTH = 1.1
 MIN_FIRST_POSITION = 0.1
 """Below either a drafter costs time and gives nothing: it is broken or fed wrongly. Heads that
 work accept 0.4 to 0.85 at the first position."""
+SIMULATED_TOLERANCE = 0.15
+"""A simulated length falls a little short where replies end within a step."""
 FOREIGN_SHARE = 0.1
 """Of the machine's hardware threads. More kept busy by others is worth a warning."""
 
@@ -22,8 +24,12 @@ def problems(
     samples: Sequence[Sample],
     workload: Mapping[str, Any],
     observed: Mapping[str, Any] | None,
+    simulated_length: float | None = None,
 ) -> tuple[str, ...]:
-    """Reasons, in words, why this phase must not be used for a comparison; empty when fine."""
+    """Reasons, in words, why this phase must not be used for a comparison; empty when fine.
+
+    `simulated_length` is the acceptance length the engine was told to simulate.
+    """
     found = _another_server(observed["server"]) if observed is not None else []
     failed = [sample for sample in samples if sample.error is not None]
     if failed:
@@ -45,11 +51,11 @@ def problems(
     )
     if miscounted:
         found.append(f"{miscounted} replies hold another number of tokens than the server counted")
-    found += _drafting(phase)
+    found += _drafting(phase, simulated_length)
     return tuple(found)
 
 
-def _drafting(phase: Phase) -> list[str]:
+def _drafting(phase: Phase, simulated_length: float | None) -> list[str]:
     if phase.speculation == "none":
         return []
     record = phase.record
@@ -58,6 +64,10 @@ def _drafting(phase: Phase) -> list[str]:
     if record.steps == 0 or record.drafted == 0:
         return ["the drafter was on, but nothing was drafted"]
     tau = 1 + record.accepted / record.steps
+    if simulated_length is not None:
+        off = abs(tau / simulated_length - 1)
+        told = f"acceptance length {tau:.2f} came of a simulated {simulated_length:.2f}"
+        return [told] if off > SIMULATED_TOLERANCE else []
     if tau < MIN_ACCEPTANCE_LENGTH:
         return [
             f"the drafter is hardly ever accepted (acceptance length {tau:.2f}): "

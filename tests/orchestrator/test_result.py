@@ -18,6 +18,7 @@ from backends.errors import InputError
 from orchestrator.certify import CONDITIONS
 from orchestrator.recipe import load_recipe
 from orchestrator.result import build
+from orchestrator.run import prepare
 from orchestrator.rundir import RunDirectory, read_json, write_json
 from tests.recipes_for_tests import recipe_data, write_recipe
 
@@ -129,6 +130,51 @@ def test_a_bridge_has_a_ratio_and_says_what_it_is_not(run: Path) -> None:
     assert [d["field"] for d in pair["certificate"]["allowed"]] == ["weight_files", "quantisation"]
     assert pair["certificate"]["matched"]
     assert "no speedup" in pair["reason"]
+
+
+def test_simulated_acceptance_is_labelled_and_never_mixed_with_real(tmp_path: Path) -> None:
+    data = recipe_data(tmp_path)
+    # The fake engine accepts 3, 0, 2 drafts a step, whatever llama-server's option says.
+    data["arms"].append({**data["arms"][1], "draft_tokens": 7, "acceptance": {"length": 2.5}})
+    data["order"] = {"bookend": False}
+    out = tmp_path / "out"
+    subprocess.run(
+        [*MUSEORCH, "compare", str(write_recipe(tmp_path, data)), "--out", str(out)],
+        check=True,
+        capture_output=True,
+    )
+    result = result_of(out)
+    assert [arm["id"] for arm in result["arms"]][2] == "llamacpp-dflash-simulated"
+    assert [arm["acceptance"] for arm in result["arms"]] == [
+        "real",
+        "real",
+        "simulated, length 2.5",
+    ]
+    mixed = [row for row in result["comparisons"] if "simulated" in row["a"] + row["b"]]
+    assert len(mixed) == 2
+    for row in mixed:
+        assert row["verdict"] == "refused"
+        assert [d["field"] for d in row["certificate"]["differences"]] == ["acceptance"]
+    # Its output means nothing, so it is not audited either.
+    assert {(r["a"], r["b"]) for r in result["audit"]["greedy"]} == {
+        ("llamacpp-dflash", "llamacpp-base")
+    }
+
+
+def test_simulated_acceptance_needs_a_drafter_and_one_form(tmp_path: Path) -> None:
+    data = recipe_data(tmp_path)
+    data["arms"] = [{"backend": "llamacpp", "acceptance": {"length": 2}}]
+    with pytest.raises(InputError, match=r"yaml:\d+: arms\[0\].acceptance.*speculation is none"):
+        prepare(str(write_recipe(tmp_path, data)))
+    data["arms"] = [{"backend": "llamacpp", "speculation": "dflash", "acceptance": {}}]
+    with pytest.raises(InputError, match=r"arms\[0\].acceptance"):
+        prepare(str(write_recipe(tmp_path, data)))
+    data["arms"][0]["acceptance"] = {"simulate": [0.2, 0.3]}
+    with pytest.raises(InputError, match="cannot rise"):
+        prepare(str(write_recipe(tmp_path, data)))
+    data["arms"][0]["acceptance"] = {"simulate": [0.3, 0.2]}
+    with pytest.raises(InputError, match="llamacpp-dflash-simulated: 2 simulated rates for 7"):
+        prepare(str(write_recipe(tmp_path, data)))
 
 
 def test_claims_are_checked_against_a_run_directory(finished: Path) -> None:

@@ -77,6 +77,15 @@ def test_a_drafter_that_does_not_draft(phase: Phase, problem: str) -> None:
     assert problem in text
 
 
+def test_a_simulated_acceptance_length_has_to_come_about() -> None:
+    as_told, none = drafted(GOOD, 100, (100, 50, 50)), drafted(GOOD, 100, (0, 0))
+    assert problems(as_told, GOOD, FIXED, observed(), simulated_length=3.0) == ()
+    assert problems(none, GOOD, FIXED, observed(), simulated_length=1.0) == ()
+    assert problems(as_told, GOOD, FIXED, observed(), simulated_length=4.0) == (
+        "acceptance length 3.00 came of a simulated 4.00",
+    )
+
+
 def test_another_server_than_before() -> None:
     for after, problem in (
         (HERE | {"pid": 8}, "the server is not the process that it was before the phase"),
