@@ -22,6 +22,10 @@ PORT = "{port}"
 """Stands in a plan's argv for the port, which is chosen when the server starts."""
 
 
+PUBLISHED_VOCABULARY = 202048
+"""Muse Glimmer's vocabulary, which engines assume where a drafter's config names none."""
+
+
 @dataclass(frozen=True)
 class Weights:
     """One artefact on disk, and what it was made from."""
@@ -48,6 +52,8 @@ class Drafter:
     """Zero-based target layers whose outputs are read."""
     sample_from_anchor: bool | None = None
     """DSpark only: whether the anchor position itself yields a draft."""
+    vocab_size: int = PUBLISHED_VOCABULARY
+    """Of the target; published DFlash configs leave it out."""
 
 
 @dataclass(frozen=True)

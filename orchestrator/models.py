@@ -101,6 +101,7 @@ class LoadedModel:
             max_draft_tokens=spec.max_draft_tokens,
             target_layer_ids=tuple(spec.target_layer_ids),
             sample_from_anchor=spec.sample_from_anchor,
+            vocab_size=self.model.vocab_size,
         )
 
     def prompt_file(self, name: str, near: Path) -> Path:

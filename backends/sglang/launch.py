@@ -8,11 +8,13 @@ from typing import Any
 
 from backends.base import (
     PORT,
+    PUBLISHED_VOCABULARY,
     Call,
     Chunk,
     CounterMap,
     Finding,
     LaunchPlan,
+    Overlay,
     Request,
     RequestSpeculation,
     Sampling,
@@ -28,6 +30,8 @@ ALGORITHMS = {"dflash": "DFLASH", "dspark": "DSPARK"}
 ACCEPTED_KEYS = ("spec_num_correct_drafts", "spec_accepted_drafts", "spec_accept_token_num")
 DRAFTED_KEYS = ("spec_num_proposed_drafts", "spec_draft_token_num")
 HISTOGRAM_KEYS = ("spec_correct_drafts_histogram", "spec_accept_histogram")
+
+DRAFTER_OVERLAY = "{drafter-overlay}"
 
 CPU_ENV = {
     # PyPI has no CPU kernels for SGLang; the plain torch paths and Triton's interpreter serve.
@@ -85,6 +89,7 @@ class Sglang:
             start_timeout_s=600.0 if spec.device == "cpu" else 900.0,
             fact_paths=("/server_info", "/v1/models"),
             patches=needed(spec.engine_version, spec.device, spec.speculation),
+            overlays=self._overlays(spec),
             findings=tuple(self._findings(spec)),
             draft_tokens=spec.draft_tokens if spec.drafter else None,
             conditions=conditions(spec),
@@ -92,9 +97,11 @@ class Sglang:
 
     def _speculation(self, spec: ServeSpec, k: int, *, target_is_gguf: bool) -> list[str]:
         assert spec.drafter is not None
+        path = spec.drafter.weights.path
+        overlaid = {overlay.source: overlay.placeholder for overlay in self._overlays(spec)}
         argv = [
             *("--speculative-algorithm", ALGORITHMS[spec.drafter.family]),
-            *("--speculative-draft-model-path", spec.drafter.weights.path),
+            *("--speculative-draft-model-path", overlaid.get(path, path)),
             # SGLang counts the anchor: its number is drafts + 1.
             *("--speculative-num-draft-tokens", str(k + 1)),
         ]
@@ -111,6 +118,21 @@ class Sglang:
         if spec.device == "cpu":
             argv += ["--speculative-draft-attention-backend", "torch_native"]
         return argv
+
+    def _overlays(self, spec: ServeSpec) -> tuple[Overlay, ...]:
+        drafter = spec.drafter
+        if drafter is None or drafter.family != "dflash" or drafter.weights.format != "hf":
+            return ()
+        if drafter.vocab_size == PUBLISHED_VOCABULARY:
+            return ()
+        return (
+            Overlay(
+                drafter.weights.path,
+                f"without vocab_size SGLang assumes {PUBLISHED_VOCABULARY}",
+                DRAFTER_OVERLAY,
+                changes={"vocab_size": drafter.vocab_size},
+            ),
+        )
 
     def _findings(self, spec: ServeSpec) -> list[Finding]:
         found: list[Finding] = []

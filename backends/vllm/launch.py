@@ -9,6 +9,7 @@ from typing import Any
 
 from backends.base import (
     PORT,
+    PUBLISHED_VOCABULARY,
     Call,
     Chunk,
     CounterMap,
@@ -101,26 +102,39 @@ class Vllm:
         )
 
     def _overlays(self, spec: ServeSpec) -> tuple[Overlay, ...]:
-        """Config keys that the V1 runner, the one of CPU builds, looks for in other places."""
-        if spec.drafter is None or spec.device != "cpu":
+        """Configs that vLLM, or its V1 runner (the one of CPU builds), would read wrongly."""
+        drafter = spec.drafter
+        if drafter is None:
             return ()
-        return (
-            Overlay(
-                spec.target.path,
-                "the V1 runner reads image_token_index; the checkpoint says image_token_id",
-                TARGET_OVERLAY,
-                aliases={"image_token_index": "image_token_id"},
-            ),
-            Overlay(
-                spec.drafter.weights.path,
-                "the V1 runner reads dflash_config; the checkpoint has these keys at top level",
-                DRAFTER_OVERLAY,
-                aliases={
-                    "dflash_config.target_layer_ids": "target_layer_ids",
-                    "dflash_config.mask_token_id": "mask_token_id",
-                },
-            ),
-        )
+        found: list[Overlay] = []
+        if spec.device == "cpu":
+            found.append(
+                Overlay(
+                    spec.target.path,
+                    "the V1 runner reads image_token_index; the checkpoint says image_token_id",
+                    TARGET_OVERLAY,
+                    aliases={"image_token_index": "image_token_id"},
+                )
+            )
+        aliases: dict[str, str] = {}
+        changes: dict[str, int] = {}
+        why: list[str] = []
+        if spec.device == "cpu":
+            aliases = {
+                "dflash_config.target_layer_ids": "target_layer_ids",
+                "dflash_config.mask_token_id": "mask_token_id",
+            }
+            why.append(
+                "the V1 runner reads dflash_config; the checkpoint has the keys at top level"
+            )
+        if drafter.family == "dflash" and drafter.vocab_size != PUBLISHED_VOCABULARY:
+            changes = {"vocab_size": drafter.vocab_size}
+            why.append(f"without vocab_size vLLM assumes {PUBLISHED_VOCABULARY}")
+        if why:
+            found.append(
+                Overlay(drafter.weights.path, "; ".join(why), DRAFTER_OVERLAY, aliases, changes)
+            )
+        return tuple(found)
 
     def _findings(self, spec: ServeSpec) -> list[Finding]:
         found: list[Finding] = []

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from backends.base import Device, Speculation
 from backends.patch import Patch
-from backends.vllm.patches import launch_image, sampler, wrapper
+from backends.vllm.patches import context_norm, launch_image, sampler, wrapper
 from backends.vllm.patches.rules import RULES
 from backends.vllm.patches.wrapper import NATIVE
 
@@ -15,7 +15,9 @@ __all__ = ["FIRST_NATIVE", "NATIVE", "PATCHES", "RULES", "needed"]
 FIRST_NATIVE = "0.28.0"
 
 PATCHES: Mapping[str, Patch] = {
-    patch.id: patch for module in (wrapper, sampler, launch_image) for patch in module.PATCHES
+    patch.id: patch
+    for module in (wrapper, sampler, context_norm, launch_image)
+    for patch in module.PATCHES
 }
 
 

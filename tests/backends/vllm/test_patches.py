@@ -15,7 +15,12 @@ from backends.vllm.patches.sampler import CPU_EXPAND
     ("version", "device", "speculation", "ids"),
     [
         ("0.32.0", "cpu", "none", ()),
-        ("0.32.0", "cpu", "dflash", ("vllm-v1-wrapper", "vllm-cpu-expand")),
+        (
+            "0.32.0",
+            "cpu",
+            "dflash",
+            ("vllm-v1-wrapper", "vllm-cpu-expand", "vllm-cpu-context-norm"),
+        ),
         ("0.33.0", "cuda", "none", ()),
         ("0.33.0", "cuda", "dflash", ()),
         ("0.33.0", "cuda", "dspark", ("vllm-dspark-wrapper",)),
