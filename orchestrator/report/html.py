@@ -62,6 +62,7 @@ def render(facts: RunFacts) -> str:
         doubts=list(words.doubts(facts.result)),
         phases=phases,
         audit=tables.audit(facts.result),
+        claims=tables.claims(facts.result),
         environment=tables.environment(facts),
         patches=tables.patches(facts.result),
         metrics=METRICS,

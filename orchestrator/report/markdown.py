@@ -41,6 +41,7 @@ def render(facts: RunFacts) -> str:
         "## What everything rests on",
         _list(tables.drift(result)),
         folded(tables.audit(result)),
+        folded(tables.claims(result)),
         folded(tables.environment(facts)),
         folded(tables.patches(result)),
         "Run it again:",

@@ -380,6 +380,34 @@ def environment(facts: RunFacts) -> Table:
     return Table("Environment", ("what", "found"), rows)
 
 
+def claims(result: Mapping[str, Any]) -> Table:
+    """Published claims about the model that ran; none about other models."""
+    from orchestrator.claim_check import check
+    from orchestrator.claims import load_claims
+
+    rows = []
+    for name, published in load_claims().items():
+        found = check(published, result)
+        if found is None or not any(c.field == "model" for c in found.of("shared")):
+            continue
+        measured = "; ".join(
+            f"{one.what}: claimed {one.claimed:g}, here {one.measured:.4g}" for one in found.against
+        )
+        rows.append(
+            (
+                Cell(name),
+                Cell(published.claim.headline()),
+                Cell("comparable" if found.comparable else "not comparable"),
+                Cell(", ".join(c.field for c in found.of("differs")) or "nothing"),
+                Cell(", ".join(c.field for c in found.of("unknown")) or "nothing"),
+                Cell(measured or words.UNKNOWN),
+            )
+        )
+    columns = ("claim", "published", "this run", "differs in", "not known", "side by side")
+    note = "Numbers stand side by side only where every condition that matters is the same."
+    return Table("Published claims", columns, tuple(rows), note)
+
+
 def drift(result: Mapping[str, Any]) -> Sequence[str]:
     return [words.drift_sentence(row) for row in result["drift"]]
 

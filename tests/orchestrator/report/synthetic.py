@@ -51,11 +51,12 @@ def write_run(
     gpu: dict[str, Any] | None = None,
     title: str = "A patch",
     slower: float = 1.0,
+    weights: str = "toy",
 ) -> RunDirectory:
     """The first arm is the reference and has a second turn, `slower` times slower."""
     run = RunDirectory.create(folder)
     run.recipe_file.write_text(recipe_text, encoding="utf-8")
-    write_json(run.plan_file, [_plan(arm) for arm in arms])
+    write_json(run.plan_file, [_plan(arm, weights) for arm in arms])
     write_json(run.environment_file, _environment())
     write_json(run.run_file, _facts(arms, len(prompts), modes, recipe))
     clock = 10**12
@@ -191,8 +192,8 @@ def _status(arm: ArmLike, repeat: int, turn: int, title: str) -> dict[str, Any]:
     }
 
 
-def _plan(arm: ArmLike) -> dict[str, Any]:
-    weights = {"identity": "toy", "quantisation": arm.quantisation, "path": "x", "format": "gguf"}
+def _plan(arm: ArmLike, name: str) -> dict[str, Any]:
+    weights = {"identity": name, "quantisation": arm.quantisation, "path": "x", "format": "gguf"}
     drafted = arm.speculation != "none"
     return {
         "id": arm.id,

@@ -153,6 +153,16 @@ def test_gpu_power_is_shown_where_it_was_seen(tmp_path: Path) -> None:
     assert table.cell("llamacpp-base", "clocks lowered by") == ("power cap", None)
 
 
+def test_claims_are_shown_for_their_model_only(
+    tmp_path: Path, made: tuple[Reader, dict[str, Any], str]
+) -> None:
+    assert all(table.caption != "Published claims" for table in made[0].tables)
+    run = write_run(tmp_path / "run", (PLAIN, DFLASH), weights="muse-glimmer-30b")
+    table = Reader(page(run)[0]).table("Published claims")
+    assert table.cell("seed-meta-llamacpp", "this run")[0] == "not comparable"
+    assert "hardware" in table.cell("seed-meta-llamacpp", "differs in")[0]
+
+
 def test_hostile_strings_are_text(tmp_path: Path) -> None:
     prompts = [f"{HOSTILE}{number}" for number in range(6)]
     run = write_run(
