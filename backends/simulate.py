@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from backends.base import LaunchPlan
+from backends.base import Device, LaunchPlan
 from backends.errors import InputError
 
 SPECULATIVE_CONFIG = "--speculative-config"
@@ -38,9 +38,12 @@ class Simulated:
         return f"simulated, {' '.join(f'{rate:g}' for rate in self.rates)}"
 
 
-def simulate(plan: LaunchPlan, simulated: Simulated) -> LaunchPlan:
+def simulate(plan: LaunchPlan, simulated: Simulated, device: Device) -> LaunchPlan:
     """The plan of a drafted arm with acceptance simulated. Raises InputError where it cannot be."""
     k = plan.draft_tokens
+    if (plan.backend, device) == ("vllm", "cpu"):
+        # Seen on 0.32.0: "Synthetic acceptance not supported with CPU sampling".
+        raise InputError("vLLM cannot simulate acceptance on a CPU.")
     if k is None:
         raise InputError("acceptance is simulated, but the arm has no drafter.")
     if simulated.rates is not None and len(simulated.rates) != k:

@@ -7,7 +7,17 @@ import sys
 import typer
 
 from backends.errors import MuseorchError
-from orchestrator.commands import claims, diagnose, engines, lint, patch, recipes, report, run
+from orchestrator.commands import (
+    claims,
+    diagnose,
+    engines,
+    lint,
+    patch,
+    recipes,
+    report,
+    run,
+    tune,
+)
 
 app = typer.Typer(
     name="museorch",
@@ -23,6 +33,7 @@ app.add_typer(patch.app, name="patch")
 app.command()(lint.lint)
 app.command()(diagnose.diagnose)
 app.add_typer(claims.app, name="claims")
+app.command()(tune.tune)
 
 
 def _show_version(wanted: bool) -> None:

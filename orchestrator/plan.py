@@ -62,7 +62,7 @@ def plan_arm(recipe: Recipe, arm: Arm) -> PlannedArm:
     plan = BACKENDS[arm.backend].plan(spec)
     if arm.simulated is not None:
         try:
-            plan = simulate(plan, arm.simulated)
+            plan = simulate(plan, arm.simulated, recipe.device)
         except InputError as error:
             raise InputError(error.what, where=arm.id, fix=error.fix) from None
     findings = (*plan.findings, *((missing,) if missing else ()))

@@ -148,6 +148,7 @@ def _conditions(
 ) -> dict[str, Any]:
     """Every field of certify.CONDITIONS, as gathered; None is unknown."""
     drafter, serve, workload = plan["drafter"], facts["serve"], facts["workload"]
+    real = plan.get("acceptance", REAL) == REAL
     slot = BACKENDS[plan["backend"]].slot_context(status.get("facts", {}))
     return {
         "backend": plan["backend"],
@@ -165,7 +166,7 @@ def _conditions(
         else "none",
         "drafter_files": status.get("drafter_files"),
         "draft_tokens": counted["draft_tokens"] if drafter else "none",
-        "verification": counted["verification"],
+        "verification": counted["verification"] if real else "simulated",
         "acceptance": plan.get("acceptance", REAL),
         "kv_dtype": serve["kv_dtype"],
         "context_per_slot": slot,

@@ -24,7 +24,7 @@ def plan(backend: str, k: int | None = 3) -> LaunchPlan:
 
 
 def test_vllm_takes_it_in_its_speculative_config() -> None:
-    argv = simulate(plan("vllm"), Simulated(rates=(0.8, 0.5, 0.2))).argv
+    argv = simulate(plan("vllm"), Simulated(rates=(0.8, 0.5, 0.2)), "cuda").argv
     assert argv[::3] == ("engine", "--last")
     assert json.loads(argv[2]) == {
         "method": "dflash",
@@ -32,40 +32,46 @@ def test_vllm_takes_it_in_its_speculative_config() -> None:
         "rejection_sample_method": "synthetic",
         "synthetic_acceptance_rates": [0.8, 0.5, 0.2],
     }
-    config = json.loads(simulate(plan("vllm"), Simulated(length=2.5)).argv[2])
+    config = json.loads(simulate(plan("vllm"), Simulated(length=2.5), "cuda").argv[2])
     assert config["synthetic_acceptance_length"] == 2.5
 
 
 def test_llamacpp_takes_it_as_arguments() -> None:
-    assert simulate(plan("llamacpp"), Simulated(rates=(0.8, 0.5, 0.2))).argv[-2:] == (
+    assert simulate(plan("llamacpp"), Simulated(rates=(0.8, 0.5, 0.2)), "cuda").argv[-2:] == (
         "--spec-synth-rates",
         "0.8,0.5,0.2",
     )
-    assert simulate(plan("llamacpp"), Simulated(length=2.5)).argv[-2:] == (
+    assert simulate(plan("llamacpp"), Simulated(length=2.5), "cuda").argv[-2:] == (
         "--spec-synth-len",
         "2.5",
     )
 
 
 def test_sglang_takes_a_length_in_its_environment() -> None:
-    env = simulate(plan("sglang"), Simulated(length=2.5)).env
+    env = simulate(plan("sglang"), Simulated(length=2.5), "cuda").env
     assert env["A"] == "1"
     assert env["SGLANG_SIMULATE_ACC_LEN"] == "2.5"
     with pytest.raises(InputError, match=r"not rates by position\. Use {length: 2.5}"):
-        simulate(plan("sglang"), Simulated(rates=(0.8, 0.5, 0.2)))
+        simulate(plan("sglang"), Simulated(rates=(0.8, 0.5, 0.2)), "cuda")
 
 
 @pytest.mark.parametrize("backend", ["vllm", "sglang", "llamacpp"])
 def test_what_cannot_be_simulated_is_refused(backend: str) -> None:
     with pytest.raises(InputError, match="no drafter"):
-        simulate(plan(backend, None), Simulated(length=2))
+        simulate(plan(backend, None), Simulated(length=2), "cuda")
     with pytest.raises(InputError, match="2 simulated rates for 3 drafts"):
-        simulate(plan(backend), Simulated(rates=(0.8, 0.5)))
+        simulate(plan(backend), Simulated(rates=(0.8, 0.5)), "cuda")
     with pytest.raises(InputError, match=r"length of 4\.5 is not within 1 to 4"):
-        simulate(plan(backend), Simulated(length=4.5))
+        simulate(plan(backend), Simulated(length=4.5), "cuda")
 
 
 def test_expected_length_counts_the_token_after_the_drafts() -> None:
     assert Simulated(rates=(0.8, 0.5, 0.2)).expected_length == pytest.approx(2.5)
     assert Simulated(length=4).expected_length == 4
     assert str(Simulated(rates=(0.8, 0.5, 0.2))) == "simulated, 0.8 0.5 0.2"
+
+
+def test_vllm_cannot_on_a_cpu() -> None:
+    with pytest.raises(InputError, match="vLLM cannot simulate acceptance on a CPU"):
+        simulate(plan("vllm"), Simulated(length=2), "cpu")
+    assert simulate(plan("llamacpp"), Simulated(length=2), "cpu")

@@ -1,0 +1,76 @@
+"""tune: find the best K of an arm, by prediction and then by measurement."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import typer
+
+
+def tune(
+    recipe: str = typer.Argument(help="A recipe file, or a shipped recipe."),
+    arm: str = typer.Option(..., "--arm", help="The arm with a drafter whose K is wanted."),
+    draft_tokens: str | None = typer.Option(
+        None, "--draft-tokens", help="K at which a step is timed, as 1,4,15. Default: three."
+    ),
+    out: Path | None = typer.Option(
+        None, "--out", help="Folder. Default: runs/<utc>-<recipe>-tune."
+    ),
+    as_json: bool = typer.Option(False, "--json", help="Print JSON."),
+    quiet: bool = typer.Option(False, "--quiet", "-q", help="No progress."),
+) -> None:
+    """Predict the best K from acceptance by position and the cost of a step, and measure it."""
+    import json
+
+    from orchestrator import tune as tuning
+    from orchestrator.progress import Progress
+    from orchestrator.run import prepare
+    from orchestrator.rundir import new_run_path
+
+    job = prepare(recipe)
+    where = out if out is not None else new_run_path(f"{job.recipe.name}-tune")
+    with Progress(quiet=quiet) as progress:
+        data = tuning.tune(job, arm, _numbers(draft_tokens), where, progress)
+    if as_json:
+        print(json.dumps(data, indent=1, ensure_ascii=False))
+        return
+    for phase in data["phases"]:
+        _print(data["arm"], phase)
+
+
+def _numbers(text: str | None) -> list[int] | None:
+    from backends.errors import InputError
+
+    if text is None:
+        return None
+    words = [word.strip() for word in text.split(",")]
+    if not all(word.isdecimal() and int(word) > 0 for word in words):
+        raise InputError(f'"{text}" is no list of numbers such as 1,4,15.', where="--draft-tokens")
+    return [int(word) for word in words]
+
+
+def _print(arm: str, phase: dict[str, Any]) -> None:
+    print(f"{arm}, {phase['mode']}, {phase['concurrency']} at a time")
+    print(f"{'K':>4}{'tau':>8}{'step ms':>10}{'tok/s expected':>16}")
+    for point in phase["curve"]:
+        step = f"{'' if point['step_measured'] else '~'}{point['step_ms']:.2f}"
+        mark = "  best" if point["draft_tokens"] == phase["best"] else ""
+        print(
+            f"{point['draft_tokens']:>4}{point['acceptance_length']:>8.2f}{step:>10}"
+            f"{point['tok_s']:>16.1f}{mark}"
+        )
+    best = f"K {phase['best']}: {phase['predicted_tok_s']:.1f} tok/s expected"
+    if phase["measured_tok_s"] is not None:
+        best += f", {phase['measured_tok_s']:.1f} measured"
+    print(best)
+    if phase["plain_tok_s"] is not None:
+        print(f"Without a drafter: {phase['plain_tok_s']:.1f} tok/s")
+    if phase["ratio"] is None:
+        print(f"Against K {phase['against']}: {phase['verdict']}, {phase['reason']}\n")
+        return
+    low, high = phase["interval"]
+    print(
+        f"Against K {phase['against']}: {phase['ratio']:.2f}x, {phase['verdict']} "
+        f"(95 % interval {low:.2f} to {high:.2f})\n"
+    )
