@@ -6,7 +6,7 @@ import difflib
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BeforeValidator, Field, field_validator, model_validator
+from pydantic import BeforeValidator, Field, GetJsonSchemaHandler, field_validator, model_validator
 
 from backends import BACKENDS
 from backends.base import Device, Sampling, Speculation
@@ -20,7 +20,17 @@ def _listed(value: Any) -> Any:
     return value if isinstance(value, list) else [value]
 
 
-OneOrMany = Annotated[list[Item], BeforeValidator(_listed), Field(min_length=1)]
+class _ScalarToo:
+    """Says in the JSON schema that a lone value stands for a list of one."""
+
+    def __get_pydantic_json_schema__(
+        self, core: Any, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        schema = handler(core)
+        return {"anyOf": [schema["items"], schema]}
+
+
+OneOrMany = Annotated[list[Item], BeforeValidator(_listed), Field(min_length=1), _ScalarToo()]
 BackendName = Literal["vllm", "sglang", "llamacpp"]
 assert set(BACKENDS) == {"vllm", "sglang", "llamacpp"}, "BackendName must list BACKENDS"
 
@@ -32,6 +42,9 @@ class Mode(Strict):
     temperature: float = Field(ge=0, le=10)
     top_p: float = Field(default=1.0, gt=0, le=1)
     top_k: int = Field(default=0, ge=0, description="0 keeps the whole vocabulary")
+    stop: Literal["fixed", "natural"] | None = Field(
+        default=None, description="Left out, the workload's"
+    )
 
     @property
     def sampling(self) -> Sampling:
@@ -66,9 +79,14 @@ class Workload(Strict):
         description="fixed: end tokens get probability 0 until output_tokens are out; "
         "natural: a reply ends at its first end token",
     )
-    modes: OneOrMany[Annotated[Mode, BeforeValidator(_known_mode)]] = Field(
-        default_factory=lambda: list(KNOWN_MODES.values())
-    )
+    modes: OneOrMany[
+        Annotated[
+            Mode,
+            BeforeValidator(
+                _known_mode, json_schema_input_type=Literal["greedy", "temperature"] | Mode
+            ),
+        ]
+    ] = Field(default_factory=lambda: list(KNOWN_MODES.values()))
     concurrency: OneOrMany[Annotated[int, Field(ge=1, le=1024)]] = [1]
     warmup: int = Field(default=2, ge=0, le=1000, description="Requests sent first, not counted")
     seed: int = Field(default=1, ge=0, le=2**31 - 1)

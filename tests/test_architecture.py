@@ -1,0 +1,93 @@
+"""The design, as far as a machine can see it."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGES = ("orchestrator", "backends", "recipes")
+HEAVY = {"torch", "transformers", "vllm", "sglang", "llama_cpp", "gguf", "numpy", "tokenizers"}
+
+
+def modules(*folders: str) -> Iterator[Path]:
+    for folder in folders:
+        yield from sorted((ROOT / folder).rglob("*.py"))
+
+
+def imported(path: Path) -> set[str]:
+    """Top-level names of everything the module imports, at any depth."""
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            names |= {alias.name.split(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            names.add(node.module.split(".")[0])
+    return names
+
+
+@pytest.mark.parametrize("path", list(modules("backends")), ids=lambda p: str(p.relative_to(ROOT)))
+def test_backends_do_not_import_the_flow(path: Path) -> None:
+    assert not imported(path) & {"orchestrator", "tests", "tools"}
+
+
+def test_no_backend_imports_another() -> None:
+    for path in modules("backends"):
+        own = path.relative_to(ROOT / "backends").parts[0]
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("backends."):
+                other = str(node.module).split(".")[1]
+                if own in {"vllm", "sglang", "llamacpp"} and other != own:
+                    assert other in {"base", "errors", "patch", "install", "torchvision_hook"}, path
+
+
+def test_every_folder_of_tests_is_a_package() -> None:
+    """Else tests/backends would shadow the package `backends`."""
+    for folder in (ROOT / "tests").rglob("*"):
+        if folder.is_dir() and any(folder.glob("*.py")):
+            assert (folder / "__init__.py").exists(), folder
+
+
+def test_no_shell_strings() -> None:
+    for path in modules(*PACKAGES):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.keyword) and node.arg == "shell":
+                raise AssertionError(f"{path}:{node.value.lineno}: shell=")
+
+
+def loaded_by(*argv: str) -> set[str]:
+    """Top-level modules in memory after a museorch command."""
+    code = (
+        "import sys\n"
+        "from orchestrator.cli import main\n"
+        f"sys.argv = ['museorch', *{argv!r}]\n"
+        "try:\n    main()\n"
+        "except SystemExit as end:\n    assert not end.code, end.code\n"
+        "print('|'.join({name.split('.')[0] for name in sys.modules}), file=sys.stderr)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True
+    )
+    return set(done.stderr.strip().splitlines()[-1].split("|"))
+
+
+def test_help_loads_next_to_nothing() -> None:
+    assert not loaded_by("--help") & (HEAVY | {"pydantic", "httpx", "yaml", "jinja2"})
+
+
+def test_plan_loads_no_engine() -> None:
+    assert not loaded_by("plan", "recipes/tiny-muse/demo.yaml") & (HEAVY - {"tokenizers"})
+
+
+def test_the_mandated_packages_are_declared() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    declared = project["dependencies"] + sum(project["optional-dependencies"].values(), [])
+    names = {line.split(">")[0].split("=")[0].split("[")[0].strip() for line in declared}
+    wanted = {"vllm", "sglang", "llama-cpp-python", "gguf", "typer", "pyyaml", "httpx", "pytest"}
+    assert wanted <= names
