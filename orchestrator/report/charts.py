@@ -17,6 +17,8 @@ from orchestrator.report.palette import SHAPES
 
 Spec = dict[str, Any]
 Rows = list[dict[str, Any]]
+MOST_PAIRS = 12
+"""Pairs drawn in full; a sweep over K has a hundred."""
 LOG_FROM = 8.0
 """Values that spread wider than this factor get a logarithmic axis."""
 
@@ -37,7 +39,7 @@ class Chart:
 def ratios(facts: RunFacts, phase: Phase) -> Chart | None:
     """Every accepted comparison with its interval, and the band that drift covers."""
     names = words.arm_names(facts.result)
-    rows = [
+    rows: Rows = [
         {
             "pair": f"{names[row['a']]} / {names[row['b']]}",
             "ratio": row["ratio"],
@@ -46,8 +48,7 @@ def ratios(facts: RunFacts, phase: Phase) -> Chart | None:
             "verdict": row["verdict"],
             "text": f"{words.ratio(row['ratio'])}x",
         }
-        for row in words.in_order(facts.result)
-        if (row["mode"], row["concurrency"]) == phase and row["ratio"] is not None
+        for row in accepted(facts.result, phase)[: 2 * MOST_PAIRS]
     ]
     if not rows:
         return None
@@ -230,6 +231,11 @@ def drafted(result: Mapping[str, Any], phase: Phase) -> Iterator[tuple[str, Mapp
                 yield arm["id"], mode["speculation"]
 
 
+def accepted(result: Mapping[str, Any], phase: Phase) -> list[Mapping[str, Any]]:
+    """Comparisons of a phase that have a ratio."""
+    return [row for row in words.in_order(result, phase) if row["ratio"] is not None]
+
+
 VALUES = {
     "tok_s": ("Decode rate of each prompt", "tok/s"),
     "ttft_ms": ("Time to first token (TTFT) of each prompt", "ms"),
@@ -333,9 +339,7 @@ def scatters(facts: RunFacts, phase: Phase) -> Iterator[Chart]:
     """For each accepted comparison, every prompt's decode rate on both sides."""
     names = words.arm_names(facts.result)
     turns = {turn.arm: turn for turn in facts.of(phase)}
-    for number, row in enumerate(words.in_order(facts.result)):
-        if (row["mode"], row["concurrency"]) != phase or row["ratio"] is None:
-            continue
+    for number, row in enumerate(accepted(facts.result, phase)[:MOST_PAIRS]):
         pairs = paired(turns[row["a"]], turns[row["b"]])
         if not pairs:
             continue

@@ -101,10 +101,10 @@ def _phase(facts: RunFacts, phase: Phase, drawn: list[Chart]) -> dict[str, Any]:
         "name": f"{phase[0]}, {phase[1]} at a time",
         "title": words.phase_title(result, *phase),
         "verdicts": [
-            (row["verdict"], words.sentence(row, names))
-            for row in words.in_order(result)
-            if (row["mode"], row["concurrency"]) == phase
+            (row["verdict"], words.sentence(row, names)) for row in words.in_order(result, phase)
         ],
+        "most_pairs": charts.MOST_PAIRS,
+        "more_pairs": max(0, len(charts.accepted(result, phase)) - charts.MOST_PAIRS),
         "arms": tables.arms(result, phase),
         "pairs": tables.pairs(result, phase),
         "drafters": tables.drafters(result, phase),

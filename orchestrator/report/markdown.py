@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from orchestrator.report import tables, words
+from orchestrator.report.charts import MOST_PAIRS
 from orchestrator.report.facts import RunFacts
 from orchestrator.report.html import commands
 from orchestrator.report.safe import markdown, plain
@@ -24,10 +25,11 @@ def render(facts: RunFacts) -> str:
     if troubles:
         blocks += ["**To be read with care**", _list(troubles)]
     for phase in words.phases(result):
-        rows = [row for row in words.in_order(result) if (row["mode"], row["concurrency"]) == phase]
+        said = [words.sentence(row, names) for row in words.in_order(result, phase)]
         blocks += [
             f"## {markdown(words.phase_title(result, *phase))}",
-            _list(words.sentence(row, names) for row in rows),
+            _list(said[:MOST_PAIRS]),
+            _folded(f"{len(said) - MOST_PAIRS} more comparisons", _list(said[MOST_PAIRS:])),
             table(tables.arms(result, phase)),
             table(tables.pairs(result, phase)),
             table(tables.drafters(result, phase)),
@@ -68,11 +70,13 @@ def table(content: Table, *, titled: bool = True) -> str:
 
 def folded(content: Table) -> str:
     """A table that a reader opens."""
-    if not content.rows:
+    return _folded(content.title, table(content, titled=False))
+
+
+def _folded(title: str, inner: str) -> str:
+    if not inner:
         return ""
-    title = markdown(content.title)
-    inner = table(content, titled=False)
-    return f"<details><summary>{title}</summary>\n\n{inner}\n\n</details>"
+    return f"<details><summary>{markdown(title)}</summary>\n\n{inner}\n\n</details>"
 
 
 def code(text: str) -> str:

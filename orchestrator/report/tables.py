@@ -8,7 +8,7 @@ from typing import Any
 
 from orchestrator.certify import CONDITIONS
 from orchestrator.report import words
-from orchestrator.report.charts import VALUES, drafted, paired
+from orchestrator.report.charts import MOST_PAIRS, VALUES, accepted, drafted, paired
 from orchestrator.report.facts import Phase, RunFacts, median, quantile, thin
 
 
@@ -75,9 +75,7 @@ def arms(result: Mapping[str, Any], phase: Phase) -> Table:
 def pairs(result: Mapping[str, Any], phase: Phase) -> Table:
     names = words.arm_names(result)
     rows = []
-    for row in words.in_order(result):
-        if (row["mode"], row["concurrency"]) != phase:
-            continue
+    for row in words.in_order(result, phase):
         low, high = row["interval"] if row["interval"] else (None, None)
         factors = row["factors"]
         rows.append(
@@ -249,9 +247,7 @@ def prompt_pairs(facts: RunFacts, phase: Phase) -> Table:
     turns = {turn.arm: turn for turn in facts.of(phase)}
     columns = ["prompt"]
     by_prompt: dict[str, dict[str, float]] = {}
-    for row in words.in_order(facts.result):
-        if (row["mode"], row["concurrency"]) != phase or row["ratio"] is None:
-            continue
+    for row in accepted(facts.result, phase)[:MOST_PAIRS]:
         column = f"{names[row['a']]} / {names[row['b']]}"
         columns.append(column)
         for prompt, a, b in paired(turns[row["a"]], turns[row["b"]]):

@@ -86,12 +86,11 @@ def setting(result: Mapping[str, Any]) -> str:
     )
 
 
-def in_order(result: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Comparisons: drafter against none first, then drafters, then engines."""
-    order = {phase: place for place, phase in enumerate(phases(result))}
+def in_order(result: Mapping[str, Any], phase: tuple[str, int]) -> list[Mapping[str, Any]]:
+    """Comparisons of a phase: drafter against none first, then drafters, then engines."""
     return sorted(
-        result["comparisons"],
-        key=lambda row: (order[row["mode"], row["concurrency"]], KIND_ORDER.index(row["kind"])),
+        (row for row in result["comparisons"] if (row["mode"], row["concurrency"]) == phase),
+        key=lambda row: KIND_ORDER.index(row["kind"]),
     )
 
 
@@ -173,8 +172,10 @@ def headlines(result: Mapping[str, Any]) -> Iterator[str]:
         if not rows:
             continue
         best = max(drafted or rows, key=lambda row: float(row["ratio"]))
-        where = f"{mode}, {concurrency} at a time: " if several else ""
-        yield where + sentence(best, names)
+        place = [f"{mode}, {concurrency} at a time"] if several else []
+        chosen = [f"best of {len(drafted)} against none"] if len(drafted) > 1 else []
+        where = ", ".join([*place, *chosen])
+        yield (f"{where}: " if where else "") + sentence(best, names)
     if not result["comparisons"]:
         yield "Nothing was compared: a comparison needs two arms that were measured."
     yield from _refusals(result, names)
