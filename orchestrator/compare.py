@@ -12,7 +12,7 @@ from typing import Literal
 
 from orchestrator.certify import Certificate, Difference
 from orchestrator.interval import Ratio, Row, pooled_ratio, prompts_to_show
-from orchestrator.metrics import Phase, decode_intervals, decode_steps
+from orchestrator.metrics import Phase, decode_intervals, decode_steps, measure
 from orchestrator.sample import Sample
 
 Verdict = Literal["faster", "slower", "no difference shown", "refused"]
@@ -35,6 +35,8 @@ class Comparison:
     certificate: Certificate
     factors: Mapping[str, float | None] = field(default_factory=dict)
     reason: str | None = None
+    throughput_ratio: float | None = None
+    """Of all output tokens over the wall time of the phase; `ratio` is what each request sees."""
     prompts_to_show: int | None = None
     """Prompts with which a difference of EFFECT would be shown; None where `floor` is above it."""
     floor: float | None = None
@@ -125,9 +127,15 @@ def compare(
         certificate,
         factors,
         _bridge(certificate),
+        throughput_ratio=_throughput_ratio(*phases),
         prompts_to_show=needed,
         floor=floor,
     )
+
+
+def _throughput_ratio(a: Phase, b: Phase) -> float | None:
+    left, right = (measure(phase)["output_tok_s"].value for phase in (a, b))
+    return left / right if left is not None and right else None
 
 
 def _bridge(certificate: Certificate) -> str | None:

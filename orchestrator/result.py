@@ -11,6 +11,7 @@ from typing import Any
 from backends import BACKENDS
 from orchestrator import environment, gpu, sample
 from orchestrator.audit import audit_greedy
+from orchestrator.by_context import by_context
 from orchestrator.certify import certify, kind_of
 from orchestrator.compare import Comparison, compare, decode_ratio
 from orchestrator.counters import Counters, delta, spec_record
@@ -121,10 +122,11 @@ def _measured(
         )
     phase = Phase(good, record, plan["speculation"], counted["draft_tokens"])
     mode = next(m for m in facts["workload"]["modes"] if m["name"] == counted["mode"])
+    workload = {**facts["workload"], "stop": mode.get("stop") or facts["workload"]["stop"]}
     observed = counted.get("observed")
-    found = problems(phase, samples, facts["workload"], observed, plan.get("expected_length"))
+    found = problems(phase, samples, workload, observed, plan.get("expected_length"))
     doubts = warnings(observed, status.get("others_on_gpu", {}))
-    conditions = _conditions(facts, machine, plan, status, counted, mode)
+    conditions = _conditions({**facts, "workload": workload}, machine, plan, status, counted, mode)
     return Measured(
         plan["id"],
         counted["mode"],
@@ -332,6 +334,7 @@ def _mode_json(measured: Measured) -> dict[str, Any]:
             for name, m in measure(measured.phase).items()
         },
         "speculation": speculation_json(measured.phase) if record else None,
+        "by_context": by_context(measured.phase),
         "conditions": dict(measured.conditions),
         "observed": measured.observed,
     }
@@ -350,6 +353,7 @@ def comparison_json(comparison: Comparison) -> dict[str, Any]:
         "ratio": ratio.value if ratio else None,
         "interval": [ratio.low, ratio.high] if ratio else None,
         "pairs": ratio.pairs if ratio else 0,
+        "throughput_ratio": comparison.throughput_ratio,
         "floor": comparison.floor,
         "prompts_to_show_5_percent": comparison.prompts_to_show,
         "certificate": {

@@ -73,7 +73,7 @@ def render_requests(
             sampling=mode.sampling,
             seed=recipe.workload.seed + index,
             end_token_ids=tuple(end_token_ids),
-            fixed_length=recipe.workload.stop == "fixed",
+            fixed_length=(mode.stop or recipe.workload.stop) == "fixed",
         )
         for index, prompt in enumerate(prompts)
     )
@@ -136,12 +136,13 @@ class _Tokenizer:
         return tuple(ids)
 
     def _folder(self, where: str) -> Path:
-        if self._model.model.tokenizer is None:
+        folder = self._model.tokenizer_folder()
+        if folder is None:
             raise InputError(
                 f"{self._model.model.name} names no tokenizer, so prompts must be token_ids.",
                 where=where,
             )
-        return self._model.base / self._model.model.tokenizer
+        return folder
 
     def _encode(self, text: Any, where: str) -> list[int]:
         if not isinstance(text, str) or not text:

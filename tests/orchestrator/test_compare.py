@@ -48,6 +48,13 @@ def test_a_faster_and_a_slower_arm() -> None:
     assert there.ratio.pairs == 24
 
 
+def test_throughput_is_told_beside_what_each_request_sees() -> None:
+    found = verdict(plain(timed([0.5] * 8)), plain(timed([1.0] * 8)))
+    assert found.ratio is not None
+    # All requests of these phases run at once: 101 tokens each within 10 ms and the decode time.
+    assert found.throughput_ratio == pytest.approx(1.01 / 0.51)
+
+
 def test_no_difference_is_shown_where_prompts_disagree() -> None:
     found = verdict(plain(timed(times(1, noise=0.5))), plain(timed(times(2, noise=0.5))))
     assert found.verdict == "no difference shown"
