@@ -36,6 +36,8 @@ class Weights:
     """As the field names it: `bf16`, `q4_k_m`, `nvfp4`."""
     identity: str
     """Name of the checkpoint. Two formats of one checkpoint share it."""
+    fetch: str | None = None
+    """The command that brings it to this machine; None where it is here."""
 
 
 @dataclass(frozen=True)

@@ -139,10 +139,8 @@ def _drafter(
     fitting = [a for a in spec.artefacts if a.format in BACKENDS[backend].formats]
     same = [a for a in fitting if a.quantisation == quantisation]
     for artefact in (*same, *fitting):
-        weights = Weights(
-            artefact.location(model.base), artefact.format, artefact.quantisation, spec.identity
-        )
-        return model.drafter(family, _present(weights, artefact.hub, where))
+        weights = _present(artefact.weights(model.base, spec.identity), where)
+        return model.drafter(family, weights)
     raise InputError(f"no {family} drafter in a format {backend} reads.", where=where)
 
 
@@ -159,10 +157,7 @@ def _weights(
     for format_ in formats:
         for artefact in spec.artefacts:
             if (artefact.format, artefact.quantisation) == (format_, quantisation):
-                weights = Weights(
-                    artefact.location(model.base), artefact.format, quantisation, spec.identity
-                )
-                return _present(weights, artefact.hub, where)
+                return _present(artefact.weights(model.base, spec.identity), where)
     has = sorted({a.quantisation for a in spec.artefacts if a.format in formats})
     raise InputError(
         f"{model.model.name} has no {'/'.join(formats)} weights in {quantisation} for {backend}.",
@@ -171,8 +166,8 @@ def _weights(
     )
 
 
-def _present(weights: Weights, hub: str | None, where: str) -> Weights:
-    if hub is None and not Path(weights.path).exists():
+def _present(weights: Weights, where: str) -> Weights:
+    if weights.fetch is None and not Path(weights.path).exists():
         kind = "GGUF file" if weights.format == "gguf" else "checkpoint folder"
         raise InputError(
             f"no such {kind}: {weights.path}",

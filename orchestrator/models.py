@@ -11,6 +11,7 @@ from pydantic import Field, model_validator
 import recipes
 from backends.base import Drafter, Weights
 from backends.errors import InputError
+from orchestrator import hub
 from orchestrator.document import Document, Strict
 
 RECIPES = Path(recipes.__file__).parent
@@ -31,11 +32,16 @@ class Artefact(Strict):
             raise ValueError("an artefact has either a path or a hub repository")
         return self
 
-    def location(self, base: Path) -> str:
-        """The path, or for a hub artefact what an engine or a download is given."""
-        if self.path is not None:
-            return str(base / self.path)
-        return f"{self.hub}/{self.file}" if self.file else str(self.hub)
+    def weights(self, base: Path, identity: str) -> Weights:
+        """As an engine is given them: a path, or the hub's name of what is not here yet."""
+        fetch = None
+        if self.hub is None:
+            path = str(base / str(self.path))
+        else:
+            found = hub.cached(self.hub, self.file)
+            path = str(found) if found else "/".join(filter(None, (self.hub, self.file)))
+            fetch = None if found else hub.command(self.hub, self.file)
+        return Weights(path, self.format, self.quantisation, identity, fetch)
 
 
 class Tokens(Strict):
@@ -68,7 +74,8 @@ class Model(Strict):
     max_context: int
     tokens: Tokens
     tokenizer: str | None = Field(
-        default=None, description="Folder with tokenizer.json and chat_template.jinja"
+        default=None,
+        description="Folder with tokenizer.json and chat_template.jinja, or hub:REPOSITORY",
     )
     target: TargetSpec
     drafters: dict[Literal["dflash", "dspark"], DrafterSpec] = {}
@@ -83,14 +90,21 @@ class LoadedModel:
         self.document = document
         self.base = base
 
-    def weights(self, spec: TargetSpec, format_: str, quantisation: str) -> Weights | None:
-        """The artefact of that format and quantisation, or None."""
-        for artefact in spec.artefacts:
-            if artefact.format == format_ and artefact.quantisation == quantisation:
-                return Weights(
-                    artefact.location(self.base), artefact.format, quantisation, spec.identity
-                )
-        return None
+    def tokenizer_folder(self) -> Path | None:
+        """Where tokenizer.json lies; None where the model names no tokenizer.
+
+        Raises NotFetched where it is on the hub and not here.
+        """
+        place = self.model.tokenizer
+        if place is None:
+            return None
+        if not place.startswith("hub:"):
+            return self.base / place
+        repo = place.removeprefix("hub:")
+        found = hub.cached(repo, "tokenizer.json")
+        if found is None:
+            raise hub.NotFetched(repo, "tokenizer.json")
+        return found.parent
 
     def drafter(self, family: Literal["dflash", "dspark"], weights: Weights) -> Drafter:
         spec = self.model.drafters[family]

@@ -9,12 +9,13 @@ from typing import Any
 
 from backends import BACKENDS
 from backends.base import Finding, LaunchPlan, ServeSpec
-from backends.errors import EngineError, InputError
+from backends.errors import EngineError, InputError, MuseorchError
 from backends.simulate import simulate
 from orchestrator.engines import Engine, default_version, resolve
 from orchestrator.expand import Arm
 from orchestrator.recipe import EngineChoice, Recipe
 
+MISSING = ("not-installed", "not-fetched")
 REAL = "real"
 """Acceptance earned by the drafter."""
 
@@ -65,23 +66,34 @@ def plan_arm(recipe: Recipe, arm: Arm) -> PlannedArm:
             plan = simulate(plan, arm.simulated, recipe.device)
         except InputError as error:
             raise InputError(error.what, where=arm.id, fix=error.fix) from None
-    findings = (*plan.findings, *((missing,) if missing else ()))
+    findings = (*plan.findings, *((missing,) if missing else ()), *_unfetched(arm))
     changes: dict[str, Any] = {"findings": findings}
     if serve.start_timeout_s is not None:
         changes["start_timeout_s"] = serve.start_timeout_s
     return PlannedArm(arm, engine, spec, LaunchPlan(**{**plan.__dict__, **changes}))
 
 
-def require_runnable(planned: Sequence[PlannedArm]) -> None:
-    """Raise for the first arm that cannot run here, before anything is started."""
-    for item in planned:
-        for finding in item.plan.findings:
-            if finding.level == "error":
-                raise InputError(finding.text, where=item.arm.id, fix=finding.fix)
-    for item in planned:
-        for finding in item.plan.findings:
-            if finding.code == "not-installed":
-                raise EngineError(finding.text, where=item.arm.id, fix=finding.fix)
+def _unfetched(arm: Arm) -> list[Finding]:
+    both = [arm.target, *([arm.drafter.weights] if arm.drafter else [])]
+    return [
+        Finding(
+            "warning", "not-fetched", f"{weights.path} is not here.", f"Fetch it: {weights.fetch}"
+        )
+        for weights in both
+        if weights.fetch is not None
+    ]
+
+
+def unrunnable(planned: Sequence[PlannedArm]) -> MuseorchError | None:
+    """Why an arm cannot run here: what is wrong before what is only missing."""
+    findings = [(item.arm.id, finding) for item in planned for finding in item.plan.findings]
+    for arm, finding in findings:
+        if finding.level == "error":
+            return InputError(finding.text, where=arm, fix=finding.fix)
+    for arm, finding in findings:
+        if finding.code in MISSING:
+            return EngineError(finding.text, where=arm, fix=finding.fix)
+    return None
 
 
 def plan_json(item: PlannedArm) -> dict[str, Any]:

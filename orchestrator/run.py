@@ -17,9 +17,10 @@ from orchestrator import environment, gpu, observe, patching
 from orchestrator.client import PhaseContext, run_phase
 from orchestrator.counters import Counters, scrape
 from orchestrator.expand import Arm, expand
+from orchestrator.hub import NotFetched
 from orchestrator.models import RECIPES, LoadedModel, load_model
 from orchestrator.overlay import materialise
-from orchestrator.plan import PlannedArm, plan_arm, plan_json, require_runnable
+from orchestrator.plan import PlannedArm, plan_arm, plan_json, unrunnable
 from orchestrator.progress import Progress
 from orchestrator.recipe import Mode, Recipe, load_recipe
 from orchestrator.rundir import RunDirectory, read_json, write_json
@@ -43,6 +44,8 @@ class Job:
     planned: tuple[PlannedArm, ...]
     prompts: tuple[Prompt, ...]
     patch_in_place: bool = False
+    not_fetched: NotFetched | None = None
+    """Why there are no prompts: the tokenizer is not on this machine."""
 
     @property
     def reference(self) -> str:
@@ -77,9 +80,21 @@ def prepare(name: str) -> Job:
             raise InputError(error.what, where=document.where(("model",)), fix=error.fix) from None
         raise
     arms = expand(recipe, document, model)
-    prompts = render_prompts(recipe, model, path.parent)
+    prompts: tuple[Prompt, ...] = ()
+    not_fetched = None
+    try:
+        prompts = render_prompts(recipe, model, path.parent)
+    except NotFetched as error:
+        not_fetched = error
     planned = tuple(plan_arm(recipe, arm) for arm in arms)
-    return Job(path, recipe, model, arms, planned, prompts)
+    return Job(path, recipe, model, arms, planned, prompts, not_fetched=not_fetched)
+
+
+def require_runnable(job: Job) -> None:
+    """Raise for the first reason why the job cannot run here, before anything is started."""
+    problem = unrunnable(job.planned) or job.not_fetched
+    if problem is not None:
+        raise problem
 
 
 def create(job: Job, out: Path) -> RunDirectory:
@@ -111,7 +126,7 @@ def execute(job: Job, run: RunDirectory, progress: Progress) -> None:
 
     KeyboardInterrupt passes through after the turn under way is marked and its server ended.
     """
-    require_runnable(job.planned)
+    require_runnable(job)
     turns = job.turns
     for number, (item, repeat) in enumerate(turns, start=1):
         folder = run.turn(item.arm.id, repeat)

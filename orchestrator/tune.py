@@ -17,7 +17,7 @@ import numpy as np
 from backends.errors import EngineError, InputError
 from orchestrator import run as flow
 from orchestrator.expand import Arm
-from orchestrator.plan import plan_arm, require_runnable
+from orchestrator.plan import plan_arm
 from orchestrator.progress import Progress
 from orchestrator.result import build
 from orchestrator.run import Job
@@ -153,9 +153,10 @@ def _run(
                 where=arm.id,
                 fix=f"Set draft_tokens of the arm to {item.plan.draft_tokens}.",
             )
-    require_runnable(planned)
-    run = flow.create(replace(job, recipe=recipe, arms=arms, planned=planned), out)
-    flow.execute(replace(job, recipe=recipe, arms=arms, planned=planned), run, progress)
+    job = replace(job, recipe=recipe, arms=arms, planned=planned)
+    flow.require_runnable(job)
+    run = flow.create(job, out)
+    flow.execute(job, run, progress)
     result = build(RunDirectory.open(out))
     write_json(run.result_file, result)
     for one in result["arms"]:

@@ -85,7 +85,6 @@ def _run(
     from backends.errors import InputError
     from orchestrator import run as flow
     from orchestrator.launch import usable_port
-    from orchestrator.plan import require_runnable
     from orchestrator.progress import Progress
     from orchestrator.rundir import new_run_path
 
@@ -94,7 +93,7 @@ def _run(
     job = replace(flow.prepare(recipe), patch_in_place=patch_in_place)
     if arm is not None:
         job = _only(job, arm)
-    require_runnable(job.planned)
+    flow.require_runnable(job)
     if job.recipe.serve.port is not None:
         usable_port(job.planned[0].spec.host, job.recipe.serve.port)
     if resume is not None:
