@@ -53,7 +53,8 @@ def ratios(facts: RunFacts, phase: Phase) -> Chart | None:
     if not rows:
         return None
     floor = words.floor(facts.result, *phase)
-    ends = [1 / (1 + floor), 1 + floor, *(row["low"] for row in rows), *(r["high"] for r in rows)]
+    sides = [row[side] for row in rows for side in ("low", "high")]
+    ends = [1 / (1 + floor), 1 + floor, *(end for end in sides if 0 < end < math.inf)]
     pad = (max(ends) / min(ends)) ** 0.08
     scale = {"type": "log", "domain": [min(ends) / pad, max(ends) * pad**2], "nice": False}
     x = {

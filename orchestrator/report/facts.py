@@ -78,20 +78,33 @@ class RunFacts:
 
 
 def load(run: RunDirectory, result: Mapping[str, Any]) -> RunFacts:
-    """Read the samples of every turn. `result` is what result.build made of the same run."""
+    """Read the samples of every turn. `result` is what result.build made of the same run.
+
+    Samples of a phase that was cut off are left out, as the result leaves it out.
+    """
     facts = safe.inert(read_json(run.run_file))
+    measured = {
+        (safe.plain(arm["id"]), (safe.plain(mode["mode"]), mode["concurrency"]))
+        for arm in result["arms"]
+        for mode in arm["modes"]
+    }
     turns: list[Turn] = []
     starts: list[tuple[str, int]] = []
     for arm in facts["arms"]:
         for repeat in (1, 2):
             folder = run.turn(arm, repeat)
             path = folder / "samples.jsonl"
-            samples = sample.read(path) if path.exists() else []
+            # result.build has read this file before and told of a torn last line.
+            samples = sample.read(path, notice=lambda _: None) if path.exists() else []
             if not samples:
                 continue
             first = min(one.t_send_ns for one in samples)
             starts.append((_started(folder), first))
-            turns += _turns(arm, repeat, samples)
+            turns += [
+                turn
+                for turn in _turns(arm, repeat, samples)
+                if repeat > 1 or (turn.arm, turn.phase) in measured
+            ]
     begin = min((point.minutes for turn in turns for point in turn.points), default=0.0)
     return RunFacts(
         path=run.path,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import math
 import re
 import shlex
 from functools import cache
@@ -135,8 +136,17 @@ def _columns(rows: charts.Rows) -> dict[str, list[Any]]:
 
 def _json(data: Any) -> Markup:
     """JSON that cannot end the script element it stands in."""
-    text = json.dumps(data, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+    text = json.dumps(_finite(data), separators=(",", ":"), ensure_ascii=True, allow_nan=False)
     return Markup(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))
+
+
+def _finite(data: Any) -> Any:
+    """Infinity, as an end of an interval, is no JSON."""
+    if isinstance(data, dict):
+        return {key: _finite(value) for key, value in data.items()}
+    if isinstance(data, list):
+        return [_finite(value) for value in data]
+    return None if isinstance(data, float) and not math.isfinite(data) else data
 
 
 def _policy(*scripts: str) -> str:

@@ -1,12 +1,15 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from orchestrator.report import html
+from orchestrator.report.facts import load
+from orchestrator.result import build
 from orchestrator.rundir import RunDirectory
 from tests.orchestrator.report.reading import Reader, page
 from tests.orchestrator.report.synthetic import (
@@ -199,6 +202,27 @@ def test_one_prompt(tmp_path: Path) -> None:
 def test_only_a_failed_arm(tmp_path: Path) -> None:
     reader = Reader(page(write_run(tmp_path / "run", (FAILED,)))[0])
     assert any("Nothing was compared" in words for words in reader.words)
+
+
+def test_a_run_that_was_cut_off(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", (PLAIN, DFLASH, DSPARK))
+    folder = run.turn("llamacpp-dspark", 1)
+    (folder / "status.json").unlink()
+    (folder / "counters.json").unlink()
+    shutil.rmtree(run.turn("llamacpp-base", 2))
+    reader = Reader(page(run)[0])
+    assert any("This run is incomplete" in words for words in reader.words)
+    assert any(words.startswith("llamacpp-dspark interrupted") for words in reader.words)
+    head = [text for text, _ in reader.table("Decode rate of each prompt, tok/s", "0").rows[0]]
+    assert head == ["prompt", "llamacpp-base", "llamacpp-dflash"]
+
+
+def test_an_endless_interval_is_drawn_to_the_edge(run: RunDirectory) -> None:
+    result = build(run)
+    row = next(row for row in result["comparisons"] if row["ratio"] is not None)
+    row["interval"] = [row["interval"][0], float("inf")]
+    reader = Reader(html.render(load(run, result)))
+    assert None in json.loads(reader.scripts[0])["rows"]["ratio-greedy-1"]["high"]
 
 
 def test_five_thousand_prompts_stay_below_the_limit(tmp_path: Path) -> None:
