@@ -1,0 +1,1 @@
+"""Scripts of the project that users do not need: documentation and the bundled model."""
