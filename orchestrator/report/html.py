@@ -22,10 +22,12 @@ from markupsafe import Markup
 
 from backends.errors import MuseorchError
 from orchestrator.metrics import METRICS
-from orchestrator.report import charts, tables, words
-from orchestrator.report.charts import Chart
+from orchestrator.report import charts, provenance, tables, words
+from orchestrator.report.chart import Chart, Rows
 from orchestrator.report.facts import Phase, RunFacts
+from orchestrator.report.pair_charts import MOST_PAIRS, accepted
 from orchestrator.report.palette import THEMES, config
+from orchestrator.report.request_charts import VALUES
 
 PAGE = Path(__file__).parent / "page"
 NAMES = r"(?:token|secret|password|passwd|api[_-]?key|credentials?)"
@@ -62,10 +64,10 @@ def render(facts: RunFacts) -> str:
         troubles=list(words.troubles(facts.result)),
         doubts=list(words.doubts(facts.result)),
         phases=phases,
-        audit=tables.audit(facts.result),
-        claims=tables.claims(facts.result),
-        environment=tables.environment(facts),
-        patches=tables.patches(facts.result),
+        audit=provenance.audit(facts.result),
+        claims=provenance.claims(facts.result),
+        environment=provenance.environment(facts),
+        patches=provenance.patches(facts.result),
         metrics=METRICS,
         files=[(name, quote(name)) for name in facts.files],
         commands=commands(facts),
@@ -104,18 +106,18 @@ def _phase(facts: RunFacts, phase: Phase, drawn: list[Chart]) -> dict[str, Any]:
         "verdicts": [
             (row["verdict"], words.sentence(row, names)) for row in words.in_order(result, phase)
         ],
-        "most_pairs": charts.MOST_PAIRS,
-        "more_pairs": max(0, len(charts.accepted(result, phase)) - charts.MOST_PAIRS),
+        "most_pairs": MOST_PAIRS,
+        "more_pairs": max(0, len(accepted(result, phase)) - MOST_PAIRS),
         "arms": tables.arms(result, phase),
         "pairs": tables.pairs(result, phase),
         "drafters": tables.drafters(result, phase),
         "acceptance": tables.acceptance(result, phase),
-        "machine": tables.machine(result, phase),
-        "prompts": {name: tables.prompts(facts, phase, name) for name in charts.VALUES},
+        "machine": provenance.machine(result, phase),
+        "prompts": {name: tables.prompts(facts, phase, name) for name in VALUES},
         "prompt_pairs": tables.prompt_pairs(facts, phase),
         "spreads": tables.spreads(facts, phase),
         "timeline": tables.timeline(facts, phase),
-        "certificate": tables.certificate(result, phase),
+        "certificate": provenance.certificate(result, phase),
         "drift": [
             words.drift_sentence(row)
             for row in result["drift"]
@@ -128,7 +130,7 @@ def _phase(facts: RunFacts, phase: Phase, drawn: list[Chart]) -> dict[str, Any]:
     }
 
 
-def _columns(rows: charts.Rows) -> dict[str, list[Any]]:
+def _columns(rows: Rows) -> dict[str, list[Any]]:
     """Rows by column: the names once, not once a row."""
     names = list(dict.fromkeys(name for row in rows for name in row))
     return {name: [row.get(name) for row in rows] for name in names}

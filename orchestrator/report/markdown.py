@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from orchestrator.report import tables, words
-from orchestrator.report.charts import MOST_PAIRS
+from orchestrator.report import provenance, tables, words
 from orchestrator.report.facts import RunFacts
 from orchestrator.report.html import commands
+from orchestrator.report.pair_charts import MOST_PAIRS
 from orchestrator.report.safe import markdown, plain
 from orchestrator.report.tables import Table
 
@@ -36,16 +36,16 @@ def render(facts: RunFacts) -> str:
             folded(tables.acceptance(result, phase)),
             folded(tables.spreads(facts, phase)),
             folded(tables.timeline(facts, phase)),
-            folded(tables.machine(result, phase)),
-            folded(tables.certificate(result, phase)),
+            folded(provenance.machine(result, phase)),
+            folded(provenance.certificate(result, phase)),
         ]
     blocks += [
         "## What everything rests on",
         _list(tables.drift(result)),
-        folded(tables.audit(result)),
-        folded(tables.claims(result)),
-        folded(tables.environment(facts)),
-        folded(tables.patches(result)),
+        folded(provenance.audit(result)),
+        folded(provenance.claims(result)),
+        folded(provenance.environment(facts)),
+        folded(provenance.patches(result)),
         "Run it again:",
         code(commands(facts)[0]),
         markdown(f"Made by museorch {result['harness']}."),

@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from orchestrator.certify import CONDITIONS
 from orchestrator.report import words
-from orchestrator.report.charts import MOST_PAIRS, VALUES, accepted, drafted, paired
+from orchestrator.report.acceptance_chart import drafted
 from orchestrator.report.facts import Phase, RunFacts, median, quantile, thin
+from orchestrator.report.pair_charts import MOST_PAIRS, accepted, paired
+from orchestrator.report.request_charts import VALUES
 
 
 @dataclass(frozen=True)
@@ -146,38 +147,6 @@ def drafters(result: Mapping[str, Any], phase: Phase) -> Table:
     return Table("Drafters", columns, tuple(rows))
 
 
-def machine(result: Mapping[str, Any], phase: Phase) -> Table:
-    """What was seen of the machine while each arm was measured; GPU columns only with a GPU."""
-    seen = [
-        (arm["id"], mode["observed"])
-        for arm in result["arms"]
-        if (mode := mode_of(arm, phase)) is not None and mode["observed"] is not None
-    ]
-    with_gpu = any("power_w" in observed["gpu"] for _, observed in seen)
-    columns = ["arm", "threads kept busy by others", "load average before", "after"]
-    if with_gpu:
-        columns += ["GPU power (W)", "SM clock, median (MHz)", "lowest", "clocks lowered by"]
-    rows = []
-    for arm, observed in seen:
-        load, gpu = observed["load"], observed["gpu"]
-        row = [
-            Cell(arm),
-            num(load["foreign_threads"], 2, "the phase was shorter than a second"),
-            num(load["average_before"], 2),
-            num(load["average_after"], 2),
-        ]
-        if with_gpu:
-            clock = gpu.get("sm_mhz", {})
-            row += [
-                num(gpu.get("power_w"), 1, gpu.get("reason")),
-                num(clock.get("median"), 0),
-                num(clock.get("min"), 0),
-                Cell(words.show(gpu.get("slowdowns"))),
-            ]
-        rows.append(tuple(row))
-    return Table("The machine meanwhile", tuple(columns), tuple(rows))
-
-
 def acceptance(result: Mapping[str, Any], phase: Phase) -> Table:
     rows = []
     unit = ""
@@ -282,139 +251,12 @@ def timeline(facts: RunFacts, phase: Phase) -> Table:
     return Table("Turns, in the order they ran", columns, tuple(rows))
 
 
-def certificate(result: Mapping[str, Any], phase: Phase) -> Table:
-    """Every condition of every arm; a row where arms differ is marked."""
-    measured = [(arm, mode) for arm in result["arms"] if (mode := mode_of(arm, phase)) is not None]
-    rows = []
-    for name, meaning in CONDITIONS.items():
-        values = [mode["conditions"].get(name) for _, mode in measured]
-        differs = any(value != values[0] for value in values)
-        head = Cell(name.replace("_", " "), why=meaning, mark="differs" if differs else "")
-        rows.append((head, *(_condition(value) for value in values)))
-    columns = ("condition", *(arm["id"] for arm, _ in measured))
-    return Table("Conditions", columns, tuple(rows))
-
-
-def audit(result: Mapping[str, Any]) -> Table:
-    rows = []
-    for row in result["audit"]["greedy"]:
-        places = [f"{d['prompt']} at token {d['position']}" for d in row["divergences"]]
-        text = "; ".join(places[:3]) + (f"; {len(places) - 3} more" if len(places) > 3 else "")
-        rate = row["tokens_per_pass"]
-        rows.append(
-            (
-                Cell(f"{row['a']} / {row['b']}"),
-                num(row["concurrency"], 0),
-                num(row["prompts"], 0),
-                num(row["identical"], 0),
-                Cell(text or "nowhere", why="; ".join(places[:50]) or None),
-                num(rate["a"] if rate else None, 3),
-                num(rate["b"] if rate else None, 3),
-            )
-        )
-    columns = (
-        "pair",
-        "at a time",
-        "prompts",
-        "identical",
-        "first difference",
-        "tokens a pass, first",
-        "tokens a pass, second",
-    )
-    note = (
-        "Plain output against itself is the engine's own floor: verification runs other batch "
-        "shapes, and near-ties can fall either way. Tokens a pass: on identical outputs only."
-    )
-    return Table("Greedy outputs, token for token", columns, tuple(rows), note)
-
-
-def patches(result: Mapping[str, Any]) -> Table:
-    rows: dict[tuple[str, str], tuple[Cell, ...]] = {}
-    for arm in result["arms"]:
-        for patch in arm["patches"]:
-            for file in patch["files"]:
-                before, after = str(file.get("before")), str(file.get("after"))
-                rows[patch["id"], str(file.get("path"))] = (
-                    Cell(f"{words.ENGINES[arm['backend']]} {arm['engine_version']}"),
-                    Cell(patch["id"]),
-                    Cell(patch["title"]),
-                    Cell(str(file.get("path"))),
-                    Cell(before[:12], why=before),
-                    Cell(after[:12], why=after),
-                )
-    columns = ("engine", "patch", "what it does", "file", "sha256 before", "after")
-    return Table("Patches", columns, tuple(rows.values()))
-
-
-def environment(facts: RunFacts) -> Table:
-    """Machine and versions; what is unknown is left out."""
-    machine = facts.environment
-    cpu, harness = machine.get("cpu") or {}, machine.get("museorch") or {}
-    git, load = harness.get("git"), machine.get("load_average")
-    memory = machine.get("memory_bytes")
-    found: list[tuple[str, Any]] = [
-        ("hardware of the arms", facts.result["hardware"]),
-        ("CPU", cpu.get("model")),
-        ("CPU threads, usable", cpu.get("usable")),
-        ("memory", f"{memory / 2**30:.1f} GiB" if memory else None),
-        ("load average at the start", ", ".join(f"{x:.2f}" for x in load) if load else None),
-    ]
-    for index, gpu in enumerate(machine.get("gpus") or []):
-        found.append((f"GPU {index}", ", ".join(f"{key} {value}" for key, value in gpu.items())))
-    found += [
-        ("platform", machine.get("platform")),
-        ("Python", machine.get("python")),
-        ("museorch", harness.get("version")),
-        (
-            "museorch commit",
-            f"{git['commit']}{', with local changes' if git['dirty'] else ''}" if git else None,
-        ),
-    ]
-    engines = {(arm["backend"], arm["engine_version"]) for arm in facts.result["arms"]}
-    found += [(words.ENGINES[backend], version) for backend, version in sorted(engines)]
-    rows = tuple((Cell(name), Cell(str(value))) for name, value in found if value is not None)
-    return Table("Environment", ("what", "found"), rows)
-
-
-def claims(result: Mapping[str, Any]) -> Table:
-    """Published claims about the model that ran; none about other models."""
-    from orchestrator.claim_check import check
-    from orchestrator.claims import load_claims
-
-    rows = []
-    for name, published in load_claims().items():
-        found = check(published, result)
-        if found is None or not any(c.field == "model" for c in found.of("shared")):
-            continue
-        measured = "; ".join(
-            f"{one.what}: claimed {one.claimed:g}, here {one.measured:.4g}" for one in found.against
-        )
-        rows.append(
-            (
-                Cell(name),
-                Cell(published.claim.headline()),
-                Cell("comparable" if found.comparable else "not comparable"),
-                Cell(", ".join(c.field for c in found.of("differs")) or "nothing"),
-                Cell(", ".join(c.field for c in found.of("unknown")) or "nothing"),
-                Cell(measured or words.UNKNOWN),
-            )
-        )
-    columns = ("claim", "published", "this run", "differs in", "not known", "side by side")
-    note = "Numbers stand side by side only where every condition that matters is the same."
-    return Table("Published claims", columns, tuple(rows), note)
-
-
 def drift(result: Mapping[str, Any]) -> Sequence[str]:
     return [words.drift_sentence(row) for row in result["drift"]]
 
 
 def mode_of(arm: Mapping[str, Any], phase: Phase) -> Mapping[str, Any] | None:
     return next((m for m in arm["modes"] if (m["mode"], m["concurrency"]) == phase), None)
-
-
-def _condition(value: Any) -> Cell:
-    text, full = words.show(value), words.show(value, whole=True)
-    return Cell(text, why=full if full != text else None)
 
 
 def _cut(count: int, most: int) -> str | None:

@@ -7,9 +7,11 @@ import pytest
 import vl_convert
 
 from orchestrator.report import charts
-from orchestrator.report.charts import Chart
+from orchestrator.report.chart import Chart
 from orchestrator.report.facts import RunFacts, load, quantile
+from orchestrator.report.pair_charts import ratios, scatters
 from orchestrator.report.palette import DARK, LIGHT, SHAPES, Theme, config
+from orchestrator.report.request_charts import timeline
 from orchestrator.result import build
 from orchestrator.rundir import write_json
 from tests.orchestrator.report.synthetic import DFLASH, DSPARK, PLAIN, write_run
@@ -39,7 +41,7 @@ def test_every_chart_is_drawn_without_a_browser_too(facts: RunFacts) -> None:
 
 
 def test_the_ratio_chart_holds_the_result(facts: RunFacts) -> None:
-    chart = charts.ratios(facts, PHASE)
+    chart = ratios(facts, PHASE)
     assert chart is not None
     assert {(row["ratio"], row["low"], row["high"]) for row in chart.rows} == {
         (row["ratio"], *row["interval"])
@@ -51,7 +53,7 @@ def test_the_ratio_chart_holds_the_result(facts: RunFacts) -> None:
 
 
 def test_points_are_paired_by_prompt(facts: RunFacts) -> None:
-    first = next(charts.scatters(facts, PHASE))
+    first = next(scatters(facts, PHASE))
     turns = {turn.arm: turn for turn in facts.of(PHASE)}
     rates = {p.prompt: p.tok_s for p in turns["llamacpp-dflash"].points}
     assert len(first.rows) == 12
@@ -66,7 +68,7 @@ def test_no_timeline_over_two_clocks(tmp_path: Path) -> None:
     write_json(status, {**data, "started": "2026-11-29T00:00:00Z"})
     facts = load(run, build(run))
     assert not facts.one_clock
-    assert charts.timeline(facts, PHASE) is None
+    assert timeline(facts, PHASE) is None
 
 
 @pytest.mark.parametrize("values", [[1.0], [1.0, 2.0, 4.0], [float(n) for n in range(101)]])
