@@ -1,8 +1,9 @@
 """The best K of an arm: predicted from its acceptance by position and the cost of a step, measured.
 
-Acceptance of a position does not depend on how many drafts follow it, so one arm at the largest K
-tells tau of every smaller one: 1 + the sum of the marginals below K. What a step of K drafts costs
-is measured at a few K and interpolated. The rate is tau / t_step; its maximum is then measured.
+A few K are measured. Between two of them tau follows the marginals of the larger one, 1 + their
+sum below K, and the time of a step is interpolated. Marginals are shares of steps, and at a smaller
+K easy text takes more steps, so they alone would give too small a tau: what they miss at the
+smaller K is made up for in proportion. The rate is tau / t_step; its maximum is then measured.
 """
 
 from __future__ import annotations
@@ -27,13 +28,22 @@ SCHEMA = 1
 
 
 @dataclass(frozen=True)
+class Probe:
+    """What one measured K showed."""
+
+    step_ms: float
+    marginal: tuple[float, ...]
+    """Acceptance of positions 0 to K - 1."""
+
+
+@dataclass(frozen=True)
 class Point:
     """What is expected of one K."""
 
     draft_tokens: int
     acceptance_length: float
     step_ms: float
-    step_measured: bool
+    measured: bool
     """False: interpolated between the K next to it."""
     tok_s: float
 
@@ -58,18 +68,22 @@ class Tuned:
     reason: str | None
 
 
-def predict(marginal: Sequence[float], step_ms: Mapping[int, float]) -> tuple[Point, ...]:
-    """Every K from the smallest to the largest that was measured.
-
-    `marginal` is the acceptance of positions 0.. of the largest K; `step_ms` maps K to its step.
-    """
-    measured = sorted(step_ms)
+def predict(measured: Mapping[int, Probe]) -> tuple[Point, ...]:
+    """Every K from the smallest to the largest that was measured."""
+    ks = sorted(measured)
     points = []
-    for k in range(measured[0], measured[-1] + 1):
-        tau = 1 + sum(marginal[:k])
-        step = float(np.interp(k, measured, [step_ms[m] for m in measured]))
-        points.append(Point(k, tau, step, k in step_ms, 1000 * tau / step))
+    for k in range(ks[0], ks[-1] + 1):
+        below, above = max(m for m in ks if m <= k), min(m for m in ks if m >= k)
+        shape = measured[above].marginal
+        missed = _length(measured[below].marginal, below) / _length(shape, below)
+        tau = _length(shape, k) * float(np.interp(k, [below, above], [missed, 1.0]))
+        step = float(np.interp(k, ks, [measured[m].step_ms for m in ks]))
+        points.append(Point(k, tau, step, k in measured, 1000 * tau / step))
     return tuple(points)
+
+
+def _length(marginal: Sequence[float], k: int) -> float:
+    return 1 + sum(marginal[:k])
 
 
 def probes(largest: int) -> list[int]:
@@ -86,7 +100,7 @@ def tune(job: Job, arm_id: str, ks: Sequence[int] | None, out: Path, progress: P
         raise InputError(f"K {chosen[-1]} is above the arm's {arm.draft_tokens}.", where=arm_id)
     plain = next((one for one in job.arms if _is_plain(one, arm)), None)
     first = _run(job, arm, chosen, out / "curve", progress, plain)
-    curves = {key: _curve(first, arm, key) for key in _phases(first)}
+    curves = {key: _curve(first, key) for key in _phases(first)}
     best = {key: max(curve, key=lambda p: p.tok_s) for key, curve in curves.items()}
     missing = sorted({p.draft_tokens for p in best.values()} - set(chosen))
     second = first
@@ -108,17 +122,18 @@ def tune(job: Job, arm_id: str, ks: Sequence[int] | None, out: Path, progress: P
 
 
 def _arm(job: Job, arm_id: str) -> Arm:
-    found = next((arm for arm in job.arms if arm.id == arm_id), None)
-    if found is None or found.draft_tokens is None:
+    """With the K that its engine uses at most."""
+    item = next((item for item in job.planned if item.arm.id == arm_id), None)
+    if item is None or item.plan.draft_tokens is None:
         known = ", ".join(arm.id for arm in job.arms if arm.drafter is not None)
         raise InputError(
             f'no arm with a drafter is called "{arm_id}".',
             where=str(job.path),
             fix=f"Arms with one: {known}." if known else None,
         )
-    if found.simulated is not None:
+    if item.arm.simulated is not None:
         raise InputError("its acceptance is simulated, so there is nothing to tune.", where=arm_id)
-    return found
+    return replace(item.arm, draft_tokens=item.plan.draft_tokens)
 
 
 def _name(arm: Arm, k: int) -> str:
@@ -145,14 +160,6 @@ def _run(
     changes = {"reference": arms[0].id, "bookend": True}
     recipe = job.recipe.model_copy(update={"order": job.recipe.order.model_copy(update=changes)})
     planned = tuple(plan_arm(recipe, one) for one in arms)
-    for item in planned:
-        if item.plan.draft_tokens != item.arm.draft_tokens:
-            raise InputError(
-                f"{item.arm.backend} drafts {item.plan.draft_tokens} where K is "
-                f"{item.arm.draft_tokens}.",
-                where=arm.id,
-                fix=f"Set draft_tokens of the arm to {item.plan.draft_tokens}.",
-            )
     job = replace(job, recipe=recipe, arms=arms, planned=planned)
     flow.require_runnable(job)
     run = flow.create(job, out)
@@ -187,20 +194,19 @@ def _mode(result: Mapping[str, Any], arm_id: str, key: Key) -> Mapping[str, Any]
     return mode
 
 
-def _curve(result: Mapping[str, Any], arm: Arm, key: Key) -> tuple[Point, ...]:
-    steps: dict[int, float] = {}
+def _curve(result: Mapping[str, Any], key: Key) -> tuple[Point, ...]:
+    measured: dict[int, Probe] = {}
     for one in result["arms"]:
-        k = one["draft_tokens"]
-        if k is None:
+        if one["draft_tokens"] is None:
             continue
-        step = _mode(result, one["id"], key)["metrics"]["step_time_ms"]
+        mode = _mode(result, one["id"], key)
+        step, told = mode["metrics"]["step_time_ms"], mode["speculation"]
         if step["value"] is None:
             raise EngineError(f"no step time: {step['reason']}", where=one["id"])
-        steps[k] = step["value"]
-    told = _mode(result, _name(arm, max(steps)), key)["speculation"]
-    if told is None or told["marginal_acceptance"] is None:
-        raise EngineError("the engine tells no acceptance by position.", where=arm.id)
-    return predict(told["marginal_acceptance"], steps)
+        if told is None or told["marginal_acceptance"] is None:
+            raise EngineError("the engine tells no acceptance by position.", where=one["id"])
+        measured[one["draft_tokens"]] = Probe(step["value"], tuple(told["marginal_acceptance"]))
+    return predict(measured)
 
 
 def _verified(

@@ -54,11 +54,11 @@ def _print(arm: str, phase: dict[str, Any]) -> None:
     print(f"{arm}, {phase['mode']}, {phase['concurrency']} at a time")
     print(f"{'K':>4}{'tau':>8}{'step ms':>10}{'tok/s expected':>16}")
     for point in phase["curve"]:
-        step = f"{'' if point['step_measured'] else '~'}{point['step_ms']:.2f}"
+        about = "" if point["measured"] else "~"
         mark = "  best" if point["draft_tokens"] == phase["best"] else ""
         print(
-            f"{point['draft_tokens']:>4}{point['acceptance_length']:>8.2f}{step:>10}"
-            f"{point['tok_s']:>16.1f}{mark}"
+            f"{point['draft_tokens']:>4}{about + format(point['acceptance_length'], '.2f'):>8}"
+            f"{about + format(point['step_ms'], '.2f'):>10}{point['tok_s']:>16.1f}{mark}"
         )
     best = f"K {phase['best']}: {phase['predicted_tok_s']:.1f} tok/s expected"
     if phase["measured_tok_s"] is not None:
