@@ -121,18 +121,20 @@ class Sglang:
 
     def _overlays(self, spec: ServeSpec) -> tuple[Overlay, ...]:
         drafter = spec.drafter
-        if drafter is None or drafter.family != "dflash" or drafter.weights.format != "hf":
+        if drafter is None or drafter.weights.format != "hf":
             return ()
-        if drafter.vocab_size == PUBLISHED_VOCABULARY:
+        changes: dict[str, int | bool] = {}
+        why = ""
+        if drafter.family == "dspark":
+            # Seen on 0.5.23: a pass gives 10 % fewer tokens than the torch reference without it.
+            changes = {"is_causal": False}
+            why = "SGLang drafts with causal attention in sliding layers unless is_causal says no"
+        elif drafter.vocab_size != PUBLISHED_VOCABULARY:
+            changes = {"vocab_size": drafter.vocab_size}
+            why = f"without vocab_size SGLang assumes {PUBLISHED_VOCABULARY}"
+        if not changes:
             return ()
-        return (
-            Overlay(
-                drafter.weights.path,
-                f"without vocab_size SGLang assumes {PUBLISHED_VOCABULARY}",
-                DRAFTER_OVERLAY,
-                changes={"vocab_size": drafter.vocab_size},
-            ),
-        )
+        return (Overlay(drafter.weights.path, why, DRAFTER_OVERLAY, changes=changes),)
 
     def _findings(self, spec: ServeSpec) -> list[Finding]:
         found: list[Finding] = []
