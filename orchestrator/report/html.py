@@ -12,7 +12,6 @@ import json
 import math
 import re
 import shlex
-from functools import cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -20,11 +19,11 @@ from urllib.parse import quote
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from backends.errors import MuseorchError
 from orchestrator.metrics import METRICS
 from orchestrator.report import charts, provenance, tables, words
 from orchestrator.report.chart import Chart, Rows
 from orchestrator.report.facts import Phase, RunFacts
+from orchestrator.report.libraries import plot_libraries
 from orchestrator.report.pair_charts import MOST_PAIRS, accepted
 from orchestrator.report.palette import THEMES, config
 from orchestrator.report.request_charts import VALUES
@@ -42,7 +41,7 @@ def render(facts: RunFacts) -> str:
     """The whole page."""
     drawn: list[Chart] = []
     phases = [_phase(facts, phase, drawn) for phase in words.phases(facts.result)]
-    libraries, script = _libraries(), _asset("page.js")
+    libraries, script = plot_libraries(), _asset("page.js")
     data = {
         "charts": {chart.id: chart.spec for chart in drawn},
         "rows": {chart.id: _columns(chart.rows) for chart in drawn},
@@ -163,17 +162,3 @@ def _policy(*scripts: str) -> str:
 
 def _asset(name: str) -> str:
     return (PAGE / name).read_text(encoding="utf-8")
-
-
-@cache
-def _libraries() -> str:
-    """Vega, Vega-Lite and Vega-Embed as one script."""
-    try:
-        import vl_convert
-    except ImportError as error:
-        raise MuseorchError(
-            f"the page needs vl-convert-python, which cannot be loaded: {error}.",
-            fix="Install it, or use --format md.",
-        ) from None
-    bundle: str = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")
-    return bundle.replace("</script", "<\\/script").replace("<!--", "<\\!--")

@@ -50,7 +50,10 @@ def certificate(result: Mapping[str, Any], phase: Phase) -> Table:
     for name, meaning in CONDITIONS.items():
         values = [mode["conditions"].get(name) for _, mode in measured]
         differs = any(value != values[0] for value in values)
-        head = Cell(name.replace("_", " "), why=meaning, mark="differs" if differs else "")
+        label = name.replace("_", " ")
+        head = Cell(
+            f"{label} ≠" if differs else label, why=meaning, mark="differs" if differs else ""
+        )
         rows.append((head, *(_condition(value) for value in values)))
     columns = ("condition", *(arm["id"] for arm, _ in measured))
     return Table("Conditions", columns, tuple(rows))

@@ -10,7 +10,7 @@ from typing import Any
 ENGINES = {"vllm": "vLLM", "sglang": "SGLang", "llamacpp": "llama.cpp"}
 DRAFTERS = {"dflash": "DFlash", "dspark": "DSpark"}
 UNKNOWN = "—"
-HASH = re.compile(r"\b([0-9a-f]{12})[0-9a-f]{28,52}\b")
+HASH = re.compile(r"\b([0-9a-f]{12})[0-9a-f]{20,52}\b")
 KIND_ORDER = ("drafter-against-none", "drafter-against-drafter", "engine-against-engine")
 FEW = 2
 METRICS = (
