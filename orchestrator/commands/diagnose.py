@@ -39,12 +39,12 @@ def _results(log: str) -> list[tuple[str, Diagnosis]]:
     path = Path(log)
     if not path.is_dir():
         return [(log, diagnose(path))]
-    logs = sorted(path.glob("arms/*/server.log"))
+    logs = sorted(path.glob("arms/*/**/server.log"))
     if not logs:
         raise InputError(
             "no server log in this directory",
             where=log,
-            fix="A run keeps them as arms/*/server.log; or give the path of one log.",
+            fix="A run keeps them below arms/; or give the path of one log.",
         )
     return [(str(found), diagnose(found)) for found in logs]
 
