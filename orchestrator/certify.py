@@ -101,7 +101,7 @@ def certify(
         if name in MAY_DIFFER[kind]:
             continue
         left, right = a.get(name), b.get(name)
-        if left is not None and right is not None and _equal(name, left, right):
+        if left is not None and right is not None and same(name, left, right):
             continue
         found = Difference(
             name,
@@ -112,7 +112,8 @@ def certify(
     return Certificate(not differences, tuple(differences), tuple(allowed))
 
 
-def _equal(name: str, left: Any, right: Any) -> bool:
+def same(name: str, left: Any, right: Any) -> bool:
+    """Whether two known values of a condition agree."""
     if name == "clocks" and isinstance(left, int | float) and isinstance(right, int | float):
         return abs(left - right) <= CLOCK_TOLERANCE * max(left, right)
     if name in ("weight_files", "drafter_files"):

@@ -51,13 +51,33 @@ def paired(a: Sequence[Sample], b: Sequence[Sample]) -> list[tuple[Sample, Sampl
 
 
 def decode_ratio(a: Sequence[Sample], b: Sequence[Sample]) -> Ratio | None:
-    """Decode rate of a over that of b; None below MIN_PAIRS prompts timed on both sides."""
+    """Decode rate of a over that of b; None below MIN_PAIRS prompts timed on both sides.
+
+    A prompt that was sent several times counts once, with all its tokens and all its time.
+    """
+    left, right = _by_prompt(a), _by_prompt(b)
     rows: list[Row] = []
-    for left, right in paired(a, b):
-        one, two = decode_intervals([left]), decode_intervals([right])
-        if one and two:
-            rows.append((*one[0], *two[0]))
+    for prompt, one in left.items():
+        two = right.get(prompt, [])
+        if len(one) == len(two):
+            rows.append((*_total(one), *_total(two)))
     return pooled_ratio(rows) if len(rows) >= MIN_PAIRS else None
+
+
+Interval = tuple[int, float]
+
+
+def _by_prompt(samples: Sequence[Sample]) -> dict[tuple[str, int], list[Interval]]:
+    """Tokens and seconds of each timed request, by prompt and seed."""
+    found: dict[tuple[str, int], list[Interval]] = {}
+    for sample in samples:
+        if timed := decode_intervals([sample]):
+            found.setdefault((sample.prompt_id, sample.seed), []).extend(timed)
+    return found
+
+
+def _total(intervals: Sequence[Interval]) -> tuple[float, float]:
+    return float(sum(n for n, _ in intervals)), sum(s for _, s in intervals)
 
 
 def factorise(a: Phase, b: Phase, ratio: float) -> dict[str, float | None]:

@@ -168,6 +168,9 @@ class Order(Strict):
     reference: str | None = Field(
         default=None, description="Id of the arm that runs first and again last"
     )
+    blocks: int = Field(
+        default=1, ge=1, le=50, description="How often every arm is started, in turns"
+    )
     bookend: bool = Field(default=True, description="Repeat the reference at the end: drift")
 
 

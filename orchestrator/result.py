@@ -4,40 +4,26 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from backends import BACKENDS
 from orchestrator import environment, gpu, sample
 from orchestrator.audit import audit_greedy
+from orchestrator.blocks import Measured, join, join_status
 from orchestrator.by_context import by_context
 from orchestrator.certify import certify, kind_of
 from orchestrator.compare import Comparison, compare, decode_ratio
 from orchestrator.counters import Counters, delta, spec_record
 from orchestrator.metrics import Phase, measure
 from orchestrator.plan import REAL
-from orchestrator.rundir import RunDirectory, read_json
+from orchestrator.rundir import BOOKEND, RunDirectory, block_turns, read_json
 from orchestrator.sample import Sample
 from orchestrator.speculation import speculation_json
 from orchestrator.validity import problems, warnings
 
 SCHEMA = 1
-
-
-@dataclass(frozen=True)
-class Measured:
-    """One phase of one arm, with the conditions it ran under."""
-
-    arm: str
-    mode: str
-    concurrency: int
-    phase: Phase
-    failed: int
-    problems: tuple[str, ...]
-    warnings: tuple[str, ...]
-    observed: Mapping[str, Any] | None
-    conditions: Mapping[str, Any]
 
 
 def build(run: RunDirectory) -> dict[str, Any]:
@@ -48,7 +34,12 @@ def build(run: RunDirectory) -> dict[str, Any]:
     arms: list[dict[str, Any]] = []
     measured: list[Measured] = []
     for name in facts["arms"]:
-        status, phases = _arm(run, facts, machine, plans[name], repeat=1)
+        turns = [
+            _arm(run, facts, machine, plans[name], turn)
+            for turn in block_turns(facts.get("blocks", 1))
+        ]
+        status = join_status([status for status, _ in turns])
+        phases = join([phases for _, phases in turns])
         arms.append(_arm_json(plans[name], status, phases))
         measured += phases
     drift = _drift(run, facts, machine, plans, measured)
@@ -57,7 +48,7 @@ def build(run: RunDirectory) -> dict[str, Any]:
     complete = all(state in ("ok", "failed") for state in states.values()) and (
         not bookend
         or states[facts["reference"]] == "failed"
-        or (run.turn(facts["reference"], 2) / "status.json").exists()
+        or (run.turn(facts["reference"], BOOKEND) / "status.json").exists()
     )
     return {
         "schema": SCHEMA,
@@ -69,7 +60,8 @@ def build(run: RunDirectory) -> dict[str, Any]:
         "hardware": environment.hardware(machine, facts["device"]),
         "arms": arms,
         "comparisons": [
-            comparison_json(c) for c in _compare_all(measured, drift, facts.get("allow", []))
+            comparison_json(c)
+            for c in _compare_all(measured, drift, facts.get("allow", []), facts.get("blocks", 1))
         ],
         "drift": drift,
         "audit": {"greedy": _audit(run, facts, measured), "distribution": []},
@@ -216,7 +208,7 @@ def _pairs(measured: list[Measured]) -> Iterator[tuple[Measured, Measured]]:
 
 
 def _compare_all(
-    measured: list[Measured], drift: list[dict[str, Any]], allow: Collection[str]
+    measured: list[Measured], drift: list[dict[str, Any]], allow: Collection[str], blocks: int
 ) -> Iterator[Comparison]:
     for a, b in sorted(_pairs(measured), key=lambda pair: (pair[0].concurrency, pair[0].mode)):
         kind = kind_of(a.conditions, b.conditions)
@@ -235,7 +227,8 @@ def _compare_all(
             kind=kind,
             certificate=certify(a.conditions, b.conditions, kind, allow),
             problems=found,
-            floor=max(floors, default=0.0),
+            # Of a steady drift, an arm's place within the blocks is all that is left.
+            floor=max(floors, default=0.0) / blocks,
         )
 
 
@@ -248,7 +241,7 @@ def _drift(
 ) -> list[dict[str, Any]]:
     """The reference arm's second turn over its first: what the machine itself changed."""
     reference = facts["reference"]
-    _, again = _arm(run, facts, machine, plans[reference], repeat=2)
+    _, again = _arm(run, facts, machine, plans[reference], BOOKEND)
     rows = []
     for late in again:
         early = next(
@@ -259,7 +252,7 @@ def _drift(
             ),
             None,
         )
-        ratio = decode_ratio(late.phase.samples, early.phase.samples) if early else None
+        ratio = decode_ratio(late.phase.samples, early.first.samples) if early else None
         if ratio is not None:
             rows.append(
                 {
@@ -280,25 +273,22 @@ def _audit(
 ) -> list[dict[str, Any]]:
     """Each drafter against its plain arm, engines against each other, plain against itself."""
     greedy = {
-        (m.arm, m.concurrency): m
+        (m.arm, m.mode, m.concurrency): m
         for m in measured
         if m.conditions["sampling"].startswith("T 0,") and m.conditions["acceptance"] == REAL
     }
     rows = []
     for a, b in _pairs(list(greedy.values())):
-        audit = audit_greedy(a.arm, b.arm, a.concurrency, a.phase.samples, b.phase.samples)
-        rows.append(asdict(audit))
-    again = _samples(run.turn(facts["reference"], 2) / "samples.jsonl")
-    for (arm, concurrency), first in greedy.items():
+        audit = audit_greedy(a.arm, b.arm, a.concurrency, a.first.samples, b.first.samples)
+        rows.append({"mode": a.mode, **asdict(audit)})
+    again = _samples(run.turn(facts["reference"], BOOKEND) / "samples.jsonl")
+    for (arm, mode, concurrency), first in greedy.items():
         mine = [
-            s
-            for s in again
-            if (s.mode, s.concurrency) == (first.mode, concurrency) and s.error is None
+            s for s in again if (s.mode, s.concurrency) == (mode, concurrency) and s.error is None
         ]
         if arm == facts["reference"] and mine:
-            rows.append(
-                asdict(audit_greedy(arm, f"{arm} again", concurrency, first.phase.samples, mine))
-            )
+            audit = audit_greedy(arm, f"{arm} again", concurrency, first.first.samples, mine)
+            rows.append({"mode": mode, **asdict(audit)})
     return rows
 
 
@@ -320,6 +310,11 @@ def _arm_json(
     }
 
 
+def _block_json(phase: Phase) -> dict[str, Any]:
+    found = measure(phase)
+    return {name: found[name].value for name in ("decode_tok_s", "acceptance_length")}
+
+
 def _mode_json(measured: Measured) -> dict[str, Any]:
     record = measured.phase.record
     return {
@@ -335,6 +330,7 @@ def _mode_json(measured: Measured) -> dict[str, Any]:
         },
         "speculation": speculation_json(measured.phase) if record else None,
         "by_context": by_context(measured.phase),
+        "blocks": [_block_json(phase) for phase in measured.blocks],
         "conditions": dict(measured.conditions),
         "observed": measured.observed,
     }

@@ -23,7 +23,7 @@ from orchestrator.overlay import materialise
 from orchestrator.plan import PlannedArm, plan_arm, plan_json, unrunnable
 from orchestrator.progress import Progress
 from orchestrator.recipe import Mode, Recipe, load_recipe
-from orchestrator.rundir import RunDirectory, read_json, write_json
+from orchestrator.rundir import BOOKEND, RunDirectory, block_turns, read_json, write_json
 from orchestrator.sample import Sample, append
 from orchestrator.serve import Server, serve
 from orchestrator.weight_files import fingerprint
@@ -53,11 +53,12 @@ class Job:
 
     @property
     def turns(self) -> list[tuple[PlannedArm, int]]:
-        """(arm, repeat): the reference first, the others as written, the reference again."""
+        """(arm, repeat): in each block the reference and the others as written; it once more."""
         first = next(item for item in self.planned if item.arm.id == self.reference)
         rest = [item for item in self.planned if item is not first]
-        order = [(first, 1), *((item, 1) for item in rest)]
-        return [*order, (first, 2)] if self.recipe.order.bookend and rest else order
+        turns = block_turns(self.recipe.order.blocks)
+        order = [(item, turn) for turn in turns for item in (first, *rest)]
+        return [*order, (first, BOOKEND)] if self.recipe.order.bookend and rest else order
 
 
 def find_recipe(name: str) -> Path:
@@ -102,7 +103,17 @@ def create(job: Job, out: Path) -> RunDirectory:
     run = RunDirectory.create(out)
     shutil.copyfile(job.path, run.recipe_file)
     write_json(run.plan_file, [plan_json(item) for item in job.planned])
-    write_json(run.environment_file, environment.gather())
+    engines = {item.engine.executable: item.engine for item in job.planned if item.engine}
+    facts = [
+        {
+            "backend": e.backend,
+            "version": e.version,
+            "executable": str(e.executable),
+            "owned": e.owned,
+        }
+        for e in engines.values()
+    ]
+    write_json(run.environment_file, {**environment.gather(), "engines": facts})
     write_json(run.run_file, _run_facts(job))
     return run
 
@@ -111,7 +122,7 @@ def reopen(job: Job, out: Path) -> RunDirectory:
     """An unfinished run of the same recipe, to be finished. Refuses any other."""
     run = RunDirectory.open(out)
     before, now = read_json(run.run_file), _run_facts(job)
-    for key in ("recipe", "prompts", "arms", "reference", "workload", "harness"):
+    for key in ("recipe", "prompts", "arms", "reference", "blocks", "workload", "harness"):
         if before.get(key) != now[key]:
             raise InputError(
                 f"was started with another {key}; its results cannot be mixed with this recipe's.",
@@ -323,6 +334,7 @@ def _run_facts(job: Job) -> dict[str, Any]:
     return {
         "schema": 1,
         "recipe": job.recipe.name,
+        "path": str(job.path),
         "command": sys.argv,
         "started": _utc(),
         "harness": environment.museorch_version(),
@@ -331,6 +343,7 @@ def _run_facts(job: Job) -> dict[str, Any]:
         "arms": [arm.id for arm in job.arms],
         "reference": job.reference,
         "bookend": job.recipe.order.bookend,
+        "blocks": job.recipe.order.blocks,
         "allow": job.recipe.allow,
         "end_token_ids": job.model.model.tokens.end,
         "workload": job.recipe.workload.model_dump(mode="json"),

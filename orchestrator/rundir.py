@@ -15,6 +15,14 @@ from typing import Any
 
 from backends.errors import InputError
 
+BOOKEND = 2
+"""The turn that repeats the reference arm at the end of a run."""
+
+
+def block_turns(blocks: int) -> list[int]:
+    """The turns that are measured, one for each block."""
+    return [1, *range(BOOKEND + 1, BOOKEND + blocks)]
+
 
 def new_run_path(name: str, base: Path = Path("runs")) -> Path:
     """`runs/<utc>-<recipe>`, made unique."""
@@ -92,5 +100,5 @@ class RunDirectory:
         return self.path / "result.json"
 
     def turn(self, arm: str, repeat: int) -> Path:
-        """Folder of one start of one arm; repeat 1 is the measured one, 2 the bookend."""
+        """Folder of one start of one arm: repeat 1, or another of block_turns, or BOOKEND."""
         return self.path / "arms" / arm / str(repeat)
