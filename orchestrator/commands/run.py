@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import signal
 import sys
 from collections.abc import Iterator
@@ -133,7 +134,7 @@ def _conclude(run: RunDirectory, as_json: bool, *, interrupted: bool = False) ->
     from orchestrator.commands.report import write_beside
     from orchestrator.report import terminal
     from orchestrator.result import build
-    from orchestrator.rundir import write_json
+    from orchestrator.rundir import read_json, write_json
 
     result = build(run)
     write_json(run.result_file, result)
@@ -149,7 +150,8 @@ def _conclude(run: RunDirectory, as_json: bool, *, interrupted: bool = False) ->
         # The result stands without its page.
         print(f"museorch: {error.message}", file=sys.stderr)
     if interrupted:
-        again = f"museorch compare {run.recipe_file} --resume {run.path}"
+        recipe = read_json(run.run_file)["path"]
+        again = f"museorch compare {shlex.quote(recipe)} --resume {shlex.quote(str(run.path))}"
         print(f"Stopped. What was measured is kept; finish it with: {again}", file=sys.stderr)
         raise typer.Exit(130)
     if any(arm["status"] != "ok" for arm in result["arms"]):
