@@ -15,6 +15,7 @@ from typing import Any, TextIO
 
 from orchestrator.metrics import decode_intervals
 from orchestrator.report.safe import plain
+from orchestrator.rundir import BOOKEND
 from orchestrator.sample import Sample
 
 
@@ -53,7 +54,8 @@ class Progress:
             self._turn_seconds.append(now - self._turn_began)
         self._turn, self._turns, self._turn_began = number, total, now
         self._arm, self._phase = arm, _Phase("", 1, 0)
-        again = " again, for drift" if repeat > 1 else ""
+        later = f", block {repeat - 1}" if repeat > BOOKEND else ""
+        again = " again, for drift" if repeat == BOOKEND else later
         self._title = f"[{number}/{total}] {arm}{again}"
         self._event("turn", turn=number, turns=total, arm=arm, repeat=repeat)
         self._line(f"{self._title}{self._left()}")

@@ -18,7 +18,7 @@ from orchestrator.metrics import Phase
 from orchestrator.report import safe, tables, words
 from orchestrator.report.tables import Cell, Table
 from orchestrator.result import comparison_json
-from orchestrator.rundir import RunDirectory
+from orchestrator.rundir import RunDirectory, block_turns, read_json
 
 Run = tuple[RunDirectory, Mapping[str, Any]]
 """A run and its result."""
@@ -121,10 +121,14 @@ def _shared(
 
 
 def _phase(run: RunDirectory, arm: str, mode: Mapping[str, Any]) -> Phase:
-    path = run.turn(arm, 1) / "samples.jsonl"
+    paths = [
+        run.turn(arm, repeat) / "samples.jsonl"
+        for repeat in block_turns(read_json(run.run_file).get("blocks", 1))
+    ]
     mine = [
         one
-        for one in (sample.read(path) if path.exists() else [])
+        for path in paths
+        for one in (sample.read(path, notice=lambda _: None) if path.exists() else [])
         if (one.mode, one.concurrency) == (mode["mode"], mode["concurrency"]) and one.error is None
     ]
     told = mode["speculation"]

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from orchestrator import sample
 from orchestrator.metrics import NS, decode_intervals, ttfts
 from orchestrator.report import safe
-from orchestrator.rundir import RunDirectory, read_json
+from orchestrator.rundir import BOOKEND, RunDirectory, block_turns, read_json
 from orchestrator.sample import Sample
 
 Phase = tuple[str, int]
@@ -22,16 +22,26 @@ POINTS, ROWS = 3000, 1600
 
 @dataclass(frozen=True)
 class Point:
-    """One request. None where it did not stream enough to tell."""
+    """One request, or one prompt's requests together. None where none streamed enough to tell."""
 
     prompt: str
     seed: int
     minutes: float
     """From the run's first request to when this one was sent."""
-    tok_s: float | None
     ttft_ms: float | None
-    tpot_ms: float | None
+    tokens: int
+    """After the first."""
+    seconds: float
+    """From the first token to the last."""
     error: bool
+
+    @property
+    def tok_s(self) -> float | None:
+        return self.tokens / self.seconds if self.seconds else None
+
+    @property
+    def tpot_ms(self) -> float | None:
+        return 1000 * self.seconds / self.tokens if self.seconds else None
 
 
 @dataclass(frozen=True)
@@ -40,12 +50,26 @@ class Turn:
 
     arm: str
     repeat: int
+    """As RunDirectory.turn counts; BOOKEND is the reference arm's last."""
     phase: Phase
     points: tuple[Point, ...]
+
+    @property
+    def name(self) -> str:
+        if self.repeat == BOOKEND:
+            return "again, for drift"
+        return "measured" if self.repeat == 1 else f"measured, block {self.repeat - 1}"
 
     def values(self, name: str) -> list[float]:
         found = (getattr(point, name) for point in self.points)
         return sorted(value for value in found if value is not None)
+
+    def by_prompt(self) -> dict[tuple[str, int], Point]:
+        """Requests of one prompt together, as a comparison counts them."""
+        found: dict[tuple[str, int], list[Point]] = {}
+        for point in self.points:
+            found.setdefault((point.prompt, point.seed), []).append(point)
+        return {key: _together(points) for key, points in found.items()}
 
 
 @dataclass(frozen=True)
@@ -73,8 +97,19 @@ class RunFacts:
         """Rows of a table of prompts."""
         return max(20, min(200, ROWS // max(1, len(self.turns))))
 
-    def of(self, phase: Phase, repeat: int = 1) -> list[Turn]:
-        return [turn for turn in self.turns if turn.phase == phase and turn.repeat == repeat]
+    def starts(self, phase: Phase) -> list[Turn]:
+        """Every turn of a phase in the order it ran, the one for drift included."""
+        mine = [turn for turn in self.turns if turn.phase == phase]
+        return sorted(mine, key=lambda turn: turn.points[0].minutes)
+
+    def of(self, phase: Phase) -> list[Turn]:
+        """What was measured of each arm, its blocks together."""
+        found: dict[str, Turn] = {}
+        for turn in self.turns:
+            if turn.phase == phase and turn.repeat != BOOKEND:
+                before = found[turn.arm].points if turn.arm in found else ()
+                found[turn.arm] = replace(turn, repeat=1, points=(*before, *turn.points))
+        return list(found.values())
 
 
 def load(run: RunDirectory, result: Mapping[str, Any]) -> RunFacts:
@@ -91,7 +126,7 @@ def load(run: RunDirectory, result: Mapping[str, Any]) -> RunFacts:
     turns: list[Turn] = []
     starts: list[tuple[str, int]] = []
     for arm in facts["arms"]:
-        for repeat in (1, 2):
+        for repeat in (*block_turns(facts.get("blocks", 1)), BOOKEND):
             folder = run.turn(arm, repeat)
             path = folder / "samples.jsonl"
             # result.build has read this file before and told of a torn last line.
@@ -103,7 +138,7 @@ def load(run: RunDirectory, result: Mapping[str, Any]) -> RunFacts:
             turns += [
                 turn
                 for turn in _turns(arm, repeat, samples)
-                if repeat > 1 or (turn.arm, turn.phase) in measured
+                if repeat == BOOKEND or (turn.arm, turn.phase) in measured
             ]
     begin = min((point.minutes for turn in turns for point in turn.points), default=0.0)
     return RunFacts(
@@ -150,31 +185,32 @@ def _turns(arm: str, repeat: int, samples: Sequence[Sample]) -> list[Turn]:
 def _point(one: Sample) -> Point:
     good = [one] if one.error is None else []
     interval, ttft = decode_intervals(good), ttfts(good)
+    tokens, seconds = interval[0] if interval else (0, 0.0)
     return Point(
         prompt=safe.plain(one.prompt_id),
         seed=one.seed,
         minutes=one.t_send_ns / NS / 60,
-        tok_s=interval[0][0] / interval[0][1] if interval else None,
         ttft_ms=1000 * ttft[0] if ttft else None,
-        tpot_ms=1000 * interval[0][1] / interval[0][0] if interval else None,
+        tokens=tokens,
+        seconds=seconds,
         error=one.error is not None,
     )
 
 
-def _since(turn: Turn, begin: float) -> Turn:
-    points = tuple(
-        Point(
-            point.prompt,
-            point.seed,
-            point.minutes - begin,
-            point.tok_s,
-            point.ttft_ms,
-            point.tpot_ms,
-            point.error,
-        )
-        for point in turn.points
+def _together(points: Sequence[Point]) -> Point:
+    known = sorted(point.ttft_ms for point in points if point.ttft_ms is not None)
+    return replace(
+        points[0],
+        ttft_ms=median(known),
+        tokens=sum(point.tokens for point in points),
+        seconds=sum(point.seconds for point in points),
+        error=any(point.error for point in points),
     )
-    return Turn(turn.arm, turn.repeat, turn.phase, points)
+
+
+def _since(turn: Turn, begin: float) -> Turn:
+    points = (replace(point, minutes=point.minutes - begin) for point in turn.points)
+    return replace(turn, points=tuple(points))
 
 
 def _started(folder: Path) -> str:

@@ -116,6 +116,8 @@ def _phase(facts: RunFacts, phase: Phase, drawn: list[Chart]) -> dict[str, Any]:
         "prompt_pairs": tables.prompt_pairs(facts, phase),
         "spreads": tables.spreads(facts, phase),
         "timeline": tables.timeline(facts, phase),
+        "blocks": tables.blocks(result, phase),
+        "by_context": tables.by_context(result, phase),
         "certificate": provenance.certificate(result, phase),
         "drift": [
             words.drift_sentence(row)

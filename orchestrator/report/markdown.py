@@ -35,7 +35,9 @@ def render(facts: RunFacts) -> str:
             table(tables.drafters(result, phase)),
             folded(tables.acceptance(result, phase)),
             folded(tables.spreads(facts, phase)),
+            folded(tables.by_context(result, phase)),
             folded(tables.timeline(facts, phase)),
+            folded(tables.blocks(result, phase)),
             folded(provenance.machine(result, phase)),
             folded(provenance.certificate(result, phase)),
         ]

@@ -153,11 +153,11 @@ def scatters(facts: RunFacts, phase: Phase) -> Iterator[Chart]:
 
 def paired(a: Turn, b: Turn) -> list[tuple[str, float, float]]:
     """(prompt, tok/s of a, tok/s of b) for prompts timed on both sides."""
-    right = {(p.prompt, p.seed): p.tok_s for p in b.points if p.tok_s is not None}
+    left, right = a.by_prompt(), b.by_prompt()
     return [
-        (point.prompt, point.tok_s, right[point.prompt, point.seed])
-        for point in a.points
-        if point.tok_s is not None and (point.prompt, point.seed) in right
+        (one.prompt, one.tok_s, two.tok_s)
+        for key, one in left.items()
+        if (two := right.get(key)) is not None and one.tok_s is not None and two.tok_s is not None
     ]
 
 

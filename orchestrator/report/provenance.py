@@ -68,6 +68,7 @@ def audit(result: Mapping[str, Any]) -> Table:
         rows.append(
             (
                 Cell(f"{row['a']} / {row['b']}"),
+                Cell(row["mode"]),
                 num(row["concurrency"], 0),
                 num(row["prompts"], 0),
                 num(row["identical"], 0),
@@ -78,6 +79,7 @@ def audit(result: Mapping[str, Any]) -> Table:
         )
     columns = (
         "pair",
+        "mode",
         "at a time",
         "prompts",
         "identical",

@@ -46,7 +46,7 @@ def spread(facts: RunFacts, phase: Phase, name: str) -> Chart | None:
     color, _ = by_arm(facts, legend=False)
     box = [
         {"field": "arm"},
-        {"field": "n", "title": "prompts"},
+        {"field": "n", "title": "requests"},
         *(
             {"field": key, "title": label, "format": ",.4~g"}
             for key, label in (
@@ -99,7 +99,7 @@ def spread(facts: RunFacts, phase: Phase, name: str) -> Chart | None:
         of_all({"type": "tick", "thickness": 3, "size": 26, "opacity": 1}, "median", None),
     ]
     text = "; ".join(
-        f"{turn.arm} median {words.number(median(turn.values(name)), 2)} {unit}, 90 % of prompts "
+        f"{turn.arm} median {words.number(median(turn.values(name)), 2)} {unit}, 90 % of them "
         f"within {words.number(quantile(turn.values(name), 0.05), 2)} to "
         f"{words.number(quantile(turn.values(name), 0.95), 2)}"
         for turn in turns
@@ -111,11 +111,11 @@ def spread(facts: RunFacts, phase: Phase, name: str) -> Chart | None:
 
 def timeline(facts: RunFacts, phase: Phase) -> Chart | None:
     """Decode rate over the run, in the order in which requests were sent."""
-    turns = [turn for repeat in (1, 2) for turn in facts.of(phase, repeat)]
+    turns = facts.starts(phase)
     rows = [
         {
             "arm": turn.arm,
-            "turn": "again, for drift" if turn.repeat > 1 else "measured",
+            "turn": turn.name,
             "prompt": point.prompt,
             "minutes": round(point.minutes, 5),
             "value": short(point.tok_s),
@@ -154,10 +154,10 @@ def timeline(facts: RunFacts, phase: Phase) -> Chart | None:
         },
     }
     text = "; ".join(
-        f"{turn.arm}{' again' if turn.repeat > 1 else ''} from minute "
+        f"{turn.arm}, {turn.name}, from minute "
         f"{turn.points[0].minutes:.1f}: "
         f"median {words.number(median(turn.values('tok_s')), 1)} tok/s"
-        for turn in sorted(turns, key=lambda turn: turn.points[0].minutes)
+        for turn in turns
     )
     return Chart(chart_id("time", phase), "Decode rate over the run", text, rows, sized(spec, 240))
 

@@ -10,7 +10,7 @@ from typing import Any
 from orchestrator import sample
 from orchestrator.metrics import decode_intervals, ttfts
 from orchestrator.report.safe import csv_cell, plain
-from orchestrator.rundir import RunDirectory, read_json
+from orchestrator.rundir import BOOKEND, RunDirectory, block_turns, read_json
 from orchestrator.sample import Sample
 
 Row = dict[str, Any]
@@ -18,8 +18,9 @@ Row = dict[str, Any]
 
 def samples(run: RunDirectory) -> Iterator[Row]:
     """Every request of every turn. Times in ms; None is unknown."""
-    for arm in read_json(run.run_file)["arms"]:
-        for repeat in (1, 2):
+    facts = read_json(run.run_file)
+    for arm in facts["arms"]:
+        for repeat in (*block_turns(facts.get("blocks", 1)), BOOKEND):
             path = run.turn(arm, repeat) / "samples.jsonl"
             for one in sample.read(path) if path.exists() else []:
                 yield {"run": run.path.name} | _sample(one)

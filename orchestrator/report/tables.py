@@ -182,8 +182,8 @@ def prompts(facts: RunFacts, phase: Phase, name: str) -> Table:
     title, unit = VALUES[name]
     by_prompt: dict[tuple[str, int], dict[str, float | None]] = {}
     for turn in turns:
-        for point in turn.points:
-            by_prompt.setdefault((point.prompt, point.seed), {})[turn.arm] = getattr(point, name)
+        for key, point in turn.by_prompt().items():
+            by_prompt.setdefault(key, {})[turn.arm] = getattr(point, name)
     rows = [
         (Cell(prompt), *(num(values.get(turn.arm), 2) for turn in turns))
         for (prompt, _), values in thin(list(by_prompt.items()), facts.most_rows)
@@ -203,8 +203,8 @@ def spreads(facts: RunFacts, phase: Phase) -> Table:
                 rows.append(
                     (Cell(turn.arm), Cell(LABELS[name]), Cell(unit), num(len(values), 0), *cells)
                 )
-    columns = ("arm", "value", "unit", "prompts", "5 %", "25 %", "median", "75 %", "95 %")
-    return Table("Spread over prompts", columns, tuple(rows))
+    columns = ("arm", "value", "unit", "requests", "5 %", "25 %", "median", "75 %", "95 %")
+    return Table("Spread over requests", columns, tuple(rows))
 
 
 LABELS = {"tok_s": "decode rate", "ttft_ms": "TTFT", "tpot_ms": "TPOT"}
@@ -234,21 +234,68 @@ def prompt_pairs(facts: RunFacts, phase: Phase) -> Table:
 
 
 def timeline(facts: RunFacts, phase: Phase) -> Table:
-    turns = [turn for repeat in (1, 2) for turn in facts.of(phase, repeat)]
     rows = [
         (
             Cell(turn.arm),
-            Cell("again, for drift" if turn.repeat > 1 else "measured"),
+            Cell(turn.name),
             num(turn.points[0].minutes, 2),
             num(turn.points[-1].minutes, 2),
             num(len(turn.points), 0),
             num(sum(point.error for point in turn.points), 0),
             num(median(turn.values("tok_s")), 1),
         )
-        for turn in sorted(turns, key=lambda turn: turn.points[0].minutes)
+        for turn in facts.starts(phase)
     ]
     columns = ("arm", "turn", "from minute", "to minute", "requests", "failed", "median tok/s")
     return Table("Turns, in the order they ran", columns, tuple(rows))
+
+
+def blocks(result: Mapping[str, Any], phase: Phase) -> Table:
+    """Each block's own numbers, where arms were started more than once."""
+    rows = []
+    for arm in result["arms"]:
+        mode = mode_of(arm, phase)
+        found = mode["blocks"] if mode is not None else []
+        for number, block in enumerate(found if len(found) > 1 else [], start=1):
+            rate, length = block["decode_tok_s"], block["acceptance_length"]
+            rows.append((Cell(arm["id"]), num(number, 0), num(rate, 1), num(length, 2)))
+    columns = ("arm", "block", "decode rate (tok/s)", "acceptance length")
+    return Table("Block by block", columns, tuple(rows))
+
+
+def by_context(result: Mapping[str, Any], phase: Phase) -> Table:
+    """Metrics by length of the prompt, where prompts differ enough in length."""
+    rows = []
+    for arm in result["arms"]:
+        mode = mode_of(arm, phase)
+        for row in mode["by_context"] if mode is not None else []:
+            known = row["metrics"]
+            span = row["acceptance_length_interval"]
+            upper = f"{row['to'] - 1:,}" if row["to"] is not None else "more"
+            length = known["acceptance_length"]
+            rows.append(
+                (
+                    Cell(arm["id"]),
+                    Cell(f"{row['from']:,} to {upper}"),
+                    num(row["requests"], 0),
+                    num(known["decode_tok_s"]["value"], 1),
+                    num(known["ttft_ms"]["value"], 1),
+                    num(known["tpot_ms"]["value"], 2),
+                    num(length["value"], 2, length.get("reason")),
+                    Cell(f"{span[0]:.2f} to {span[1]:.2f}" if span else words.UNKNOWN),
+                )
+            )
+    columns = (
+        "arm",
+        "prompt tokens",
+        "requests",
+        "decode rate (tok/s)",
+        "TTFT (ms)",
+        "TPOT (ms)",
+        "acceptance length",
+        "95 %",
+    )
+    return Table("By length of the prompt", columns, tuple(rows))
 
 
 def drift(result: Mapping[str, Any]) -> Sequence[str]:

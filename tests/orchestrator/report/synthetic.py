@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from backends.base import RequestSpeculation
-from orchestrator.rundir import RunDirectory, write_json
+from orchestrator.rundir import BOOKEND, RunDirectory, block_turns, write_json
 from orchestrator.sample import Sample
 
 TOKENS = 32
@@ -52,16 +52,18 @@ def write_run(
     title: str = "A patch",
     slower: float = 1.0,
     weights: str = "toy",
+    blocks: int = 1,
 ) -> RunDirectory:
     """The first arm is the reference and has a second turn, `slower` times slower."""
     run = RunDirectory.create(folder)
     run.recipe_file.write_text(recipe_text, encoding="utf-8")
     write_json(run.plan_file, [_plan(arm, weights) for arm in arms])
     write_json(run.environment_file, _environment())
-    write_json(run.run_file, _facts(arms, len(prompts), modes, recipe))
+    write_json(run.run_file, {**_facts(arms, len(prompts), modes, recipe), "blocks": blocks})
     clock = 10**12
-    for turn, (arm, repeat) in enumerate([*((a, 1) for a in arms), (arms[0], 2)]):
-        speed = arm.speed / (slower if repeat > 1 else 1.0)
+    measured = [(arm, repeat) for repeat in block_turns(blocks) for arm in arms]
+    for turn, (arm, repeat) in enumerate([*measured, (arms[0], BOOKEND)]):
+        speed = arm.speed / (slower if repeat == BOOKEND else 1.0)
         clock = _write_turn(run, arm, repeat, turn, clock, prompts, modes, speed, gpu, title)
     return run
 

@@ -204,6 +204,38 @@ def test_only_a_failed_arm(tmp_path: Path) -> None:
     assert any("Nothing was compared" in words for words in reader.words)
 
 
+def test_blocks_are_pooled_and_shown_one_by_one(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", (PLAIN, DSPARK), blocks=3)
+    text, result = page(run)
+    reader = Reader(text)
+    told = result["arms"][1]["modes"][0]
+    assert len(told["blocks"]) == 3
+    shown = [row[2][1] for row in reader.table("Block by block", "0").rows[1:]]
+    assert shown[3:] == [block["decode_tok_s"] for block in told["blocks"]]
+    turns = [row[1][0] for row in reader.table("Turns, in the order they ran", "0").rows[1:]]
+    assert turns.count("measured, block 3") == 2
+    assert turns[-1] == "again, for drift"
+    # A prompt is one point of a pair and one row of a table, however often it was sent.
+    assert len(json.loads(reader.scripts[0])["rows"]["pair-greedy-1-0"]["prompt"]) == 12
+    assert len(reader.table("Decode rate of each prompt, tok/s", "0").rows) == 13
+    assert reader.table("Spread over requests", "0").cell("llamacpp-base", "requests")[1] == 36
+
+
+def test_long_and_short_prompts_are_told_apart(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", (PLAIN, DSPARK))
+    path = run.turn("llamacpp-base", 1) / "samples.jsonl"
+    lines = path.read_text("utf-8").splitlines()
+    lines[0] = lines[0].replace('"prompt_tokens":8', '"prompt_tokens":5000')
+    path.write_text("\n".join(lines) + "\n", "utf-8")
+    text, result = page(run)
+    table = Reader(text).table("By length of the prompt", "0")
+    buckets = result["arms"][0]["modes"][0]["by_context"]
+    assert [row[3][1] for row in table.rows[1:]] == [
+        bucket["metrics"]["decode_tok_s"]["value"] for bucket in buckets
+    ]
+    assert table.rows[1][1][0] == "0 to 1,023"
+
+
 def test_a_run_that_was_cut_off(tmp_path: Path) -> None:
     run = write_run(tmp_path / "run", (PLAIN, DFLASH, DSPARK))
     folder = run.turn("llamacpp-dspark", 1)
@@ -232,7 +264,7 @@ def test_five_thousand_prompts_stay_below_the_limit(tmp_path: Path) -> None:
     assert len(text) < LIMIT
     reader = Reader(text)
     assert any("of 5000 prompts are drawn" in words for words in reader.words)
-    row = reader.table("Spread over prompts", "0").cell("llamacpp-base", "prompts")
+    row = reader.table("Spread over requests", "0").cell("llamacpp-base", "requests")
     assert row[1] == result["arms"][0]["modes"][0]["requests"] == 5000
 
 
