@@ -72,3 +72,18 @@ def test_the_readme_runs_through_make() -> None:
     assert re.search(r"^demo:", makefile, re.M)
     assert re.search(r"^test:", makefile, re.M)
     assert "make test" in (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+
+
+def test_recipe_fragments_of_the_docs_are_valid() -> None:
+    base = {
+        "schema": 1,
+        "name": "x",
+        "model": "tiny-muse",
+        "workload": {"prompts": "demo"},
+        "arms": [{"backend": "vllm"}],
+    }
+    text = (DOCS / "comparing.md").read_text("utf-8")
+    fragments = [yaml.safe_load(block) for block in re.findall(r"```yaml\n(.+?)```", text, re.S)]
+    assert len(fragments) == 3
+    for fragment in fragments:
+        assert Recipe.model_validate({**base, **fragment})
