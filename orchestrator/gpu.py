@@ -6,6 +6,7 @@ import shutil
 import statistics
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -17,6 +18,7 @@ FIELDS = ("clocks.sm", "power.draw", "utilization.gpu", "clocks_event_reasons.ac
 FORMAT = ("--format=csv,noheader,nounits",)
 PERIOD_MS = 500
 TIMEOUT_S = 20.0
+PATIENCE_S = 5.0
 SLOWDOWNS = {
     0x04: "power cap",
     0x08: "hardware slowdown",
@@ -29,11 +31,19 @@ FAULTS = frozenset(SLOWDOWNS.values()) - {"power cap"}
 """A power cap is the power limit at work, which the hardware condition already holds."""
 
 
-def others(device: Device) -> dict[str, Any]:
+def others(device: Device, patience_s: float = PATIENCE_S) -> dict[str, Any]:
     """Compute processes on the GPUs. Called before the arm's own server starts, all are foreign.
 
+    Those of the arm before may show for a moment longer, so some are asked for again.
     `{"processes": None, "reason": ...}` where that is not known.
     """
+    deadline = time.monotonic() + patience_s
+    while (found := _processes(device))["processes"] and time.monotonic() < deadline:
+        time.sleep(PERIOD_MS / 1000)
+    return found
+
+
+def _processes(device: Device) -> dict[str, Any]:
     tool, reason = _tool(device)
     if tool is None:
         return {"processes": None, "reason": reason}
@@ -76,24 +86,30 @@ def clocks(device: Device) -> Iterator[dict[str, Any]]:
 def summary(text: str) -> dict[str, Any]:
     """Clock in MHz and power in W over the readings of a working GPU; reasons for slowdowns."""
     rows = [row for line in text.splitlines() if (row := _reading(line)) is not None]
-    busy = [row for row in rows if row[2] > 0] or rows
+    busy = [row for row in rows if row[2] != 0] or rows
     if not busy:
         return {"reason": f"nvidia-smi: {_last_line(text)}"}
-    clock = [row[0] for row in busy]
+    clock, power = [row[0] for row in busy], [row[1] for row in busy if row[1] is not None]
     active = {name for bit, name in SLOWDOWNS.items() if any(row[3] & bit for row in busy)}
     return {
         "readings": len(busy),
         "sm_mhz": {"min": min(clock), "median": statistics.median(clock), "max": max(clock)},
-        "power_w": statistics.fmean(row[1] for row in busy),
+        "power_w": statistics.fmean(power) if power else None,
         "slowdowns": sorted(active),
     }
 
 
-def _reading(line: str) -> tuple[float, float, float, int] | None:
-    cells = [cell.strip() for cell in line.split(",")]
+def _reading(line: str) -> tuple[float, float | None, float | None, int] | None:
+    """Clock, power, share in use and event reasons. Some boards tell no power or share."""
+    cells = [None if cell.strip() == "[N/A]" else cell.strip() for cell in line.split(",")]
     try:
         clock, power, used, reasons = cells
-        return float(clock), float(power), float(used), int(reasons, 16)
+        return (
+            float(clock or ""),
+            None if power is None else float(power),
+            None if used is None else float(used),
+            int(reasons or "", 16),
+        )
     except ValueError:
         return None
 

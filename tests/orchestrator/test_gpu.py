@@ -59,11 +59,24 @@ def test_readings_are_taken_while_a_phase_runs(
 
 def test_other_processes_on_the_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tool(tmp_path, "echo '4123, python3, 18000'", monkeypatch)
-    assert gpu.others("cuda") == {"processes": ["4123, python3, 18000"]}
+    assert gpu.others("cuda", patience_s=0.0) == {"processes": ["4123, python3, 18000"]}
     tool(tmp_path, "true", monkeypatch)
     assert gpu.others("cuda") == {"processes": []}
     tool(tmp_path, "echo 'NVIDIA-SMI has failed'; exit 9", monkeypatch)
     assert gpu.others("cuda") == {"processes": None, "reason": "nvidia-smi: NVIDIA-SMI has failed"}
+
+
+def test_the_arm_before_may_show_for_a_moment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    last = f"if [ -e {tmp_path}/gone ]; then exit; fi; touch {tmp_path}/gone; echo '7, python, 9'"
+    tool(tmp_path, last, monkeypatch)
+    assert gpu.others("cuda", patience_s=5.0) == {"processes": []}
+
+
+def test_a_board_that_tells_no_power_and_no_share() -> None:
+    seen = gpu.summary("2400, [N/A], [N/A], 0x0000000000000000\n")
+    assert (seen["sm_mhz"]["median"], seen["power_w"]) == (2400.0, None)
 
 
 def test_without_a_gpu_there_is_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
