@@ -22,6 +22,9 @@ CELLS = 4_000_000
 """Drawn prompts kept in memory at once."""
 NO_SPREAD = 1e-9
 """A standard error this small is rounding: every prompt has the same ratio."""
+LEAST_ERROR = 1 / 3
+"""Of the standard error. A draw of few distinct prompts has next to none of its own, and dividing
+by that would blow the interval up; at a dozen prompts or more it changes nothing."""
 CONFIDENCE = 0.95
 POWER = 0.8
 SIGNS = np.array([1.0, -1.0, -1.0, 1.0])
@@ -59,7 +62,9 @@ def pooled_ratio(rows: Sequence[Row], *, resamples: int = RESAMPLES, seed: int =
     if error < NO_SPREAD:
         value = math.exp(centre)
         return Ratio(value, value, value, n, 0.0)
-    studentised = _draws(table, products, resamples, seed)
+    logs, errors = _draws(table, products, resamples, seed)
+    # The table is scaled, so the log of the sample itself is 0.
+    studentised = logs / np.maximum(errors, LEAST_ERROR * error)
     tail = (1 - CONFIDENCE) / 2
     low, high = np.quantile(studentised, [tail, 1 - tail])
     return Ratio(
@@ -83,20 +88,19 @@ def _estimate(sums: Table, products: Table) -> tuple[Table, Table]:
     return np.log(sums) @ SIGNS, np.sqrt(np.maximum(variance, 0.0))
 
 
-def _draws(table: Table, products: Table, resamples: int, seed: int) -> Table:
-    """Studentised deviations of resampled logs; draws without any spread have none."""
+def _draws(table: Table, products: Table, resamples: int, seed: int) -> tuple[Table, Table]:
+    """Logs of resampled tables and their standard errors."""
     n = len(table)
     random = np.random.default_rng(seed)
-    found = []
+    logs, errors = np.empty(resamples), np.empty(resamples)
     block = max(1, CELLS // n)
     for start in range(0, resamples, block):
         size = min(block, resamples - start)
         drawn = random.integers(0, n, (size, n)) + n * np.arange(size)[:, None]
         counts = np.bincount(drawn.ravel(), minlength=size * n).reshape(size, n).astype(float)
-        logs, errors = _estimate(counts @ table, counts @ products)
-        usable = errors > NO_SPREAD
-        found.append(logs[usable] / errors[usable])  # the table is scaled: its own log is 0
-    return np.concatenate(found)
+        part = slice(start, start + size)
+        logs[part], errors[part] = _estimate(counts @ table, counts @ products)
+    return logs, errors
 
 
 def prompts_to_show(effect: float, spread: float, floor: float) -> int | None:

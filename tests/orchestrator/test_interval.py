@@ -41,6 +41,17 @@ def test_both_sides_of_the_interval_are_missed_about_as_often() -> None:
     assert sum(run.high < TRUE_RATIO for run in runs) <= 45
 
 
+@pytest.mark.parametrize("prompts", [6, 12])
+def test_few_prompts_widen_the_interval_without_blowing_it_up(prompts: int) -> None:
+    runs = [
+        pooled_ratio(simulated(seed, 0.0, prompts), resamples=1000, seed=seed)
+        for seed in range(500)
+    ]
+    assert sum(run.low <= TRUE_RATIO <= run.high for run in runs) >= 455  # of 500
+    widths = sorted(math.log(run.high / run.low) for run in runs)
+    assert widths[475] < math.log(12)  # 95 % of them
+
+
 def test_the_ratio_is_of_pooled_rates() -> None:
     rows: list[Row] = [(100, 1, 100, 2), (300, 2, 300, 2)]
     assert pooled_ratio(rows).value == pytest.approx((400 / 3) / (400 / 4))
