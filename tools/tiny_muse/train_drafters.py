@@ -1,11 +1,14 @@
-"""Train the DFlash drafter, then the DSpark drafter from its backbone.
+"""Train the DFlash drafter, or the DSpark drafter from its backbone.
 
-    python -m tools.tiny_muse.train_drafters --data DATA --out OUT
+    python -m tools.tiny_muse.train_drafters --drafter dflash --data DATA --out OUT
+    python -m tools.tiny_muse.train_drafters --drafter dspark --data DATA --out OUT
 
 The text is the target's own: continuations of corpus prompts at temperature 0, 0.6 and 1.0. Each
 row gets a number of random anchors; a block sees the target's states before its anchor only. The
-loss at draft position i is half cross-entropy with the text and half KL divergence from the
-target's distribution there, weighted exp(-i / decay).
+loss at draft position i is half cross-entropy and half KL divergence from the target's
+distribution there. DFlash: cross-entropy with the text, weights exp(-i / decay). DSpark:
+cross-entropy with the target's most likely token; a position's weight is about the chance that the
+drafts before it are accepted, so the loss works where a step really gets to.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ from torch import Tensor
 
 from .decode import generate
 from .model import Drafter, Frozen, Target, features_of
-from .training import Documents, Mix, Optimiser, progress, save, schedule
+from .training import Documents, Mix, Optimiser, compiled, progress, save, schedule
 
 
 def own_text(
@@ -52,7 +55,8 @@ def draft_loss(
 ) -> tuple[Tensor, Tensor]:
     """Loss, and whether each draft [B, A, drafts] would be right given a right prefix.
 
-    target_logp [B, T, V] is the target's log-distribution of the token *after* each position.
+    target_logp [B, T, V] is the target's log-distribution of the token *after* each position;
+    weights [drafts] are used as they are (DFlash) or as a floor under the reach (DSpark).
     """
     logits = drafter.base_logits(features, ids, anchors, frozen)
     after = anchors[:, :, None] + torch.arange(drafter.drafts, device=ids.device)
@@ -61,10 +65,22 @@ def draft_loss(
         logits = logits + drafter.bias(ids[rows, after])
     truth, wanted = ids[rows, after + 1], target_logp[rows, after]
     logp = logits.log_softmax(-1)
-    hard = -logp.gather(-1, truth[..., None])[..., 0]
+    hits = logits.argmax(-1) == truth
     soft = (wanted.exp() * (wanted - logp)).sum(-1)
+    label = truth
+    if drafter.markov_w1 is not None:
+        label = wanted.argmax(-1)
+        weights = weights + reach(logp.detach().gather(-1, truth[..., None])[..., 0])
+        weights = weights / weights.sum(-1, keepdim=True)
+    hard = -logp.gather(-1, label[..., None])[..., 0]
     loss = ((0.5 * hard + 0.5 * soft) * weights).mean() / weights.mean()
-    return loss, logits.argmax(-1) == truth
+    return loss, hits
+
+
+def reach(logp: Tensor) -> Tensor:
+    """Root of the chance that all drafts before each one are right, from logp [..., drafts]."""
+    before = torch.cat((torch.zeros_like(logp[..., :1]), logp[..., :-1]), dim=-1)
+    return (0.5 * before.cumsum(-1)).exp()
 
 
 def train(
@@ -73,15 +89,13 @@ def train(
     texts: Tensor,
     sizes: Tensor,
     options: argparse.Namespace,
-    seconds: float,
-    decay: float,
-    lr_scale: float,
+    weights: Tensor,
 ) -> None:
     device = options.device
     frozen = Frozen(target.embed_tokens.detach(), target.lm_head.detach())
     autocast = torch.autocast(device, torch.bfloat16, enabled=device == "cuda")
     total = texts.shape[1]
-    weights = torch.exp(-torch.arange(drafter.drafts, device=device) / decay)
+    loss_of = compiled(draft_loss, device)
 
     @torch.no_grad()
     def read(ids: Tensor) -> tuple[Tensor, Tensor]:
@@ -95,19 +109,27 @@ def train(
         spread = torch.rand(options.rows, options.anchors, device=device)
         return texts[pick].long(), (first + spread * room).long().clamp(min=1)
 
-    optimiser = Optimiser(drafter, options.muon_lr * lr_scale, options.adam_lr * lr_scale)
+    optimiser = Optimiser(drafter, options.muon_lr, options.adam_lr)
+    began = time.monotonic()
+    ids, anchors = batch()
+    with autocast:
+        features, logp = read(ids)
+        loss_of(drafter, features, ids, anchors, logp, weights, frozen)[0].backward()
+    drafter.zero_grad()
+    print(f"compiled after {time.monotonic() - began:.0f} s", flush=True)
+
     began = time.monotonic()
     right = torch.zeros(drafter.drafts, device=device)
     step = 0
-    for step, done in progress(options.steps, seconds):
+    for step, done in progress(options.steps, options.seconds):
         ids, anchors = batch()
         with autocast:
             features, logp = read(ids)
-            loss, hits = draft_loss(drafter, features, ids, anchors, logp, weights, frozen)
-        loss.backward()  # type: ignore[no-untyped-call]
+            loss, hits = loss_of(drafter, features, ids, anchors, logp, weights, frozen)
+        loss.backward()
         optimiser.step(schedule(step, done))
         right = 0.98 * right + 0.02 * hits.int().cumprod(-1).float().mean((0, 1))
-        if step % 200 == 0:
+        if step % 500 == 0:
             tau = 1 + right.sum().item() / (1 - 0.98 ** (step + 1))
             print(
                 f"step {step} done {done:.2f} loss {loss.item():.4f} tau at true prefix {tau:.2f}",
@@ -120,21 +142,21 @@ def train(
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--drafter", choices=("dflash", "dspark"), required=True)
     parser.add_argument("--data", type=Path, required=True)
-    parser.add_argument("--out", type=Path, required=True, help="folder with target.pt")
+    parser.add_argument("--out", type=Path, required=True, help="has target.pt; DSpark: dflash.pt")
     parser.add_argument("--steps", type=int, default=100_000)
-    parser.add_argument("--dflash-seconds", type=float, default=60)
-    parser.add_argument("--dspark-seconds", type=float, default=50)
+    parser.add_argument("--seconds", type=float, default=180)
     parser.add_argument("--rows", type=int, default=64)
-    parser.add_argument("--anchors", type=int, default=24)
-    parser.add_argument("--own-rows", type=int, default=4096)
-    parser.add_argument("--own-turns", type=int, default=6)
-    parser.add_argument("--total", type=int, default=448)
-    parser.add_argument("--code-share", type=float, default=0.45)
-    parser.add_argument("--muon-lr", type=float, default=5e-3)
-    parser.add_argument("--adam-lr", type=float, default=3e-3)
-    parser.add_argument("--dflash-decay", type=float, default=7.0)
-    parser.add_argument("--dspark-decay", type=float, default=10.0)
+    parser.add_argument("--anchors", type=int, default=32)
+    parser.add_argument("--own-rows", type=int, default=8192)
+    parser.add_argument("--own-turns", type=int, default=4)
+    parser.add_argument("--total", type=int, default=352)
+    parser.add_argument("--code-share", type=float, default=0.8)
+    parser.add_argument("--muon-lr", type=float, default=7e-3)
+    parser.add_argument("--adam-lr", type=float, default=4e-3)
+    parser.add_argument("--decay", type=float, default=10.0)
+    parser.add_argument("--floor", type=float, default=0.05, help="DSpark: least weight")
     parser.add_argument("--seed", type=int, default=2)
     parser.add_argument("--device", default="cuda")
     options = parser.parse_args()
@@ -155,14 +177,15 @@ def main() -> None:
     texts, sizes = own_text(target, mix, options.own_rows, options.total, options.own_turns, device)
     print(f"own text: {tuple(texts.shape)} in {time.monotonic() - began:.0f} s", flush=True)
 
-    dflash = Drafter().to(device)
-    train(dflash, target, texts, sizes, options, options.dflash_seconds, options.dflash_decay, 1.0)
-    save(dflash, options.out / "dflash.pt")
-
-    dspark = Drafter(markov=True).to(device)
-    dspark.load_state_dict(dflash.state_dict(), strict=False)
-    train(dspark, target, texts, sizes, options, options.dspark_seconds, options.dspark_decay, 0.7)
-    save(dspark, options.out / "dspark.pt")
+    markov = options.drafter == "dspark"
+    drafter = Drafter(markov=markov).to(device)
+    if markov:
+        backbone = torch.load(options.out / "dflash.pt", weights_only=True)
+        drafter.load_state_dict(backbone, strict=False)
+    falling = torch.exp(-torch.arange(drafter.drafts, device=device) / options.decay)
+    weights = options.floor * falling if markov else falling
+    train(drafter, target, texts, sizes, options, weights)
+    save(drafter, options.out / f"{options.drafter}.pt")
 
 
 if __name__ == "__main__":
