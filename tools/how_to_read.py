@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from backends.errors import InputError
 from orchestrator.claims import explain, load_claims, named
 from orchestrator.report import words
 from orchestrator.report.palette import LIGHT, config
@@ -37,25 +38,26 @@ def keep(result: Mapping[str, Any]) -> dict[str, Any]:
     for arm in result["arms"]:
         for mode in arm["modes"]:
             told = mode["speculation"]
+            if mode["problems"]:
+                raise InputError(f"{arm['id']}: {mode['problems'][0]}", fix="Run it again.")
+            if told is None:
+                continue
             metrics = mode["metrics"]
             rows.append(
                 {
-                    "drafter": words.DRAFTERS.get(arm["speculation"], "none"),
-                    "draft_tokens": arm["draft_tokens"] or 0,
+                    "drafter": words.DRAFTERS[arm["speculation"]],
+                    "draft_tokens": arm["draft_tokens"],
                     "mode": mode["mode"],
-                    "decode_tok_s": metrics["decode_tok_s"]["value"],
-                    "step_time_ms": metrics["step_time_ms"]["value"],
                     "acceptance_length": metrics["acceptance_length"]["value"],
-                    "acceptance_length_interval": told and told["acceptance_length_interval"],
-                    "marginal": told and told["marginal_acceptance"],
-                    "marginal_interval": told and told["marginal_interval"],
+                    "acceptance_length_interval": told["acceptance_length_interval"],
+                    "utilisation": metrics["draft_utilisation"]["value"],
+                    "marginal": told["marginal_acceptance"],
+                    "marginal_interval": told["marginal_interval"],
                 }
             )
-    drift = [{key: row[key] for key in ("mode", "ratio", "interval")} for row in result["drift"]]
     return {
         "setting": words.setting(result),
         "engines": sorted({f"{a['backend']} {a['engine_version']}" for a in result["arms"]}),
-        "drift": drift,
         "rows": rows,
     }
 
@@ -65,10 +67,7 @@ def plots(kept: Mapping[str, Any]) -> dict[str, Spec]:
     return {
         "positions": beside(_published("marginal"), _published("conditional")),
         "length-by-k": _length_by_k(kept),
-        "speed-by-k": beside(
-            _by_k(kept, "step_time_ms", "time of a step, ms"),
-            _by_k(kept, "decode_tok_s", "decode rate, tok/s"),
-        ),
+        "gain-by-k": beside(*(_gain(drafter) for drafter in words.DRAFTERS)),
         "temperature": beside(*(_temperature(kept, drafter) for drafter in DRAFTERS)),
     }
 
@@ -77,8 +76,8 @@ def tables(kept: Mapping[str, Any]) -> dict[str, str]:
     """Name of a part of the page to its text."""
     return {
         "setting": f"{kept['setting']}; {', '.join(kept['engines'])}.\n",
-        "drift": _drift(kept),
         "positions": _positions(),
+        "gain": _gain_table(),
         "by-k": _k_table(kept),
         "temperature": _temperature_table(kept),
         "claims": _claims(),
@@ -115,18 +114,17 @@ def _conditional(shares: list[float]) -> list[float]:
 def _length_by_k(kept: Mapping[str, Any]) -> Spec:
     rows = []
     for row in _greedy(kept):
-        if row["acceptance_length"] is not None:
-            low, high = row["acceptance_length_interval"] or (None, None)
-            at = row["draft_tokens"] + (0.12 if row["drafter"] == DRAFTERS[0] else -0.12)
-            rows.append(
-                {
-                    "drafter": row["drafter"],
-                    "k": at,  # a little apart, so that both intervals are seen
-                    "tau": row["acceptance_length"],
-                    "low": low,
-                    "high": high,
-                }
-            )
+        low, high = row["acceptance_length_interval"] or (None, None)
+        at = row["draft_tokens"] + (0.12 if row["drafter"] == DRAFTERS[0] else -0.12)
+        rows.append(
+            {
+                "drafter": row["drafter"],
+                "k": at,  # a little apart, so that both intervals are seen
+                "tau": row["acceptance_length"],
+                "low": low,
+                "high": high,
+            }
+        )
     spec = _lines(rows, "k", "tau", "K", "acceptance length, tokens a step", "")
     bars = {
         "mark": {"type": "rule", "strokeWidth": 1.5},
@@ -141,13 +139,22 @@ def _length_by_k(kept: Mapping[str, Any]) -> Spec:
     return spec | {"width": 420, "height": 240}
 
 
-def _by_k(kept: Mapping[str, Any], field: str, title: str) -> Spec:
-    """The arm without a drafter is K = 0 of both lines."""
-    rows = []
-    for row in _greedy(kept):
-        for drafter in DRAFTERS if row["drafter"] == "none" else [row["drafter"]]:
-            rows.append({"drafter": drafter, "k": row["draft_tokens"], "value": row[field]})
-    return _lines(rows, "k", "value", "K (0: no drafter)", title, "") | {"width": 330}
+COSTS = {0.01: "1 % of a plain step", 0.05: "5 %", 0.2: "20 %"}
+"""What a further draft adds to a step: on hardware that waits for memory little, on a CPU much."""
+
+
+def _gain(drafter: str) -> Spec:
+    """Speed over plain by the formula of the page, for published acceptance and three costs."""
+    shares = _acceptance()[drafter]
+    rows = [
+        {"drafter": label, "k": k, "value": (1 + sum(shares[:k])) / (1 + cost * k)}
+        for cost, label in COSTS.items()
+        for k in range(len(shares) + 1)
+    ]
+    title = words.DRAFTERS[drafter]
+    names = list(COSTS.values())
+    spec = _lines(rows, "k", "value", "K (0: no drafter)", "speed over plain", title, names)
+    return spec | {"width": 330}
 
 
 def _temperature(kept: Mapping[str, Any], drafter: str) -> Spec:
@@ -177,7 +184,7 @@ def _lines(
     color = {
         "field": "drafter",
         "type": "nominal",
-        "scale": {"domain": names, "range": list(LIGHT.arms[1:3])},
+        "scale": {"domain": names, "range": list(LIGHT.arms[1:4])},
     }
     encoding = {
         "x": {
@@ -196,7 +203,7 @@ def _lines(
     shape = {
         "field": "drafter",
         "type": "nominal",
-        "scale": {"domain": names, "range": ["square", "triangle-up"]},
+        "scale": {"domain": names, "range": ["square", "triangle-up", "diamond"]},
     }
     spec: Spec = {
         "data": {"values": rows},
@@ -256,20 +263,18 @@ def _k_table(kept: Mapping[str, Any]) -> str:
     rows = []
     for row in _greedy(kept):
         span = row["acceptance_length_interval"]
-        length = row["acceptance_length"]
         rows.append(
             [
-                f"{row['drafter']}",
+                row["drafter"],
                 str(row["draft_tokens"]),
-                "1" if length is None else f"{length:.2f}",
+                f"{row['acceptance_length']:.2f}",
                 f"{span[0]:.2f} to {span[1]:.2f}" if span else words.UNKNOWN,
-                f"{row['step_time_ms']:.2f}",
-                f"{row['decode_tok_s']:,.0f}",
+                f"{100 * row['marginal'][0]:.0f} %",
+                f"{100 * row['utilisation']:.0f} %",
             ]
         )
-    rows.sort(key=lambda row: row[0] != "none")
-    head = ["drafter", "K", "acceptance length", "95 %", "step, ms", "tok/s"]
-    return _table(head, rows)
+    head = ["drafter", "K", "acceptance length", "95 %", "position 0", "draft utilisation"]
+    return _table(head, sorted(rows, key=lambda row: (row[0], int(row[1]))))
 
 
 def _temperature_table(kept: Mapping[str, Any]) -> str:
@@ -288,11 +293,15 @@ def _temperature_table(kept: Mapping[str, Any]) -> str:
     return _table(head, rows)
 
 
-def _drift(kept: Mapping[str, Any]) -> str:
-    parts = [f"{words.ratio(row['ratio'])}x ({row['mode']})" for row in kept["drift"]]
-    return (
-        f"The plain arm ran first and last; its second turn was {' and '.join(parts)} its first.\n"
-    )
+def _gain_table() -> str:
+    """For each drafter and cost the K that is fastest."""
+    rows = []
+    for drafter, shares in _acceptance().items():
+        for cost, label in COSTS.items():
+            gains = [(1 + sum(shares[:k])) / (1 + cost * k) for k in range(len(shares) + 1)]
+            best = max(range(len(gains)), key=gains.__getitem__)
+            rows.append([words.DRAFTERS[drafter], label, str(best), f"{gains[best]:.2f}x"])
+    return _table(["drafter", "a draft costs", "best K", "speed over plain there"], rows)
 
 
 def _claims() -> str:

@@ -119,11 +119,7 @@ def _phase(facts: RunFacts, phase: Phase, drawn: list[Chart]) -> dict[str, Any]:
         "blocks": tables.blocks(result, phase),
         "by_context": tables.by_context(result, phase),
         "certificate": provenance.certificate(result, phase),
-        "drift": [
-            words.drift_sentence(row)
-            for row in result["drift"]
-            if (row["mode"], row["concurrency"]) == phase
-        ],
+        "drift": list(words.drift_sentences(result, phase)),
         "charts": found,
         "cut": f"{facts.most_points} of {most} prompts are drawn, evenly spread; numbers use all."
         if most > facts.most_points

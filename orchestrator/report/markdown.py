@@ -35,6 +35,7 @@ def render(facts: RunFacts) -> str:
             table(tables.drafters(result, phase)),
             folded(tables.acceptance(result, phase)),
             folded(tables.spreads(facts, phase)),
+            _list(list(words.drift_sentences(result, phase))),
             folded(tables.by_context(result, phase)),
             folded(tables.timeline(facts, phase)),
             folded(tables.blocks(result, phase)),
@@ -43,7 +44,6 @@ def render(facts: RunFacts) -> str:
         ]
     blocks += [
         "## What everything rests on",
-        _list(tables.drift(result)),
         folded(provenance.audit(result)),
         folded(provenance.claims(result)),
         folded(provenance.environment(facts)),

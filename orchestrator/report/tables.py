@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -90,6 +90,7 @@ def pairs(result: Mapping[str, Any], phase: Phase) -> Table:
                 times(factors.get("step_time")),
                 times(factors.get("remainder")),
                 num(row["pairs"], 0),
+                num(row["prompts_to_show_5_percent"], 0, "no number is enough, or none is known"),
                 Cell(
                     "matched" if row["certificate"]["matched"] else words.differing(row),
                     why=row["reason"],
@@ -106,6 +107,7 @@ def pairs(result: Mapping[str, Any], phase: Phase) -> Table:
         "step-time factor",
         "remainder",
         "prompts",
+        "prompts to show 5 %",
         "conditions",
     )
     note = (
@@ -296,10 +298,6 @@ def by_context(result: Mapping[str, Any], phase: Phase) -> Table:
         "95 %",
     )
     return Table("By length of the prompt", columns, tuple(rows))
-
-
-def drift(result: Mapping[str, Any]) -> Sequence[str]:
-    return [words.drift_sentence(row) for row in result["drift"]]
 
 
 def mode_of(arm: Mapping[str, Any], phase: Phase) -> Mapping[str, Any] | None:

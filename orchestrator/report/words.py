@@ -104,7 +104,7 @@ def sentence(row: Mapping[str, Any], names: Mapping[str, str]) -> str:
     bridge = f" This is {row['reason']}." if row["reason"] else ""
     if row["verdict"] == "no difference shown":
         inside = low <= 1 <= high
-        why = "" if inside else f"; the machine itself changed by up to {row['floor']:.0%}"
+        why = "" if inside else f"; changes up to {row['floor']:.0%} may be the machine's"
         return (
             f"{a} against {b}: no difference shown ({ratio(row['ratio'])}x, {span}{why}).{bridge}"
         )
@@ -215,13 +215,15 @@ def _noted(arm: Mapping[str, Any], kind: str) -> Iterator[str]:
             yield f"{arm['id']}, {mode['mode']}, {mode['concurrency']} at a time: {text}"
 
 
-def drift_sentence(row: Mapping[str, Any]) -> str:
-    span = (
-        f", 95 % interval {ratio(row['interval'][0])} to {ratio(row['interval'][1])}"
-        if row["interval"]
-        else ""
-    )
-    return (
-        f"{row['arm']} ran first and last: its last turn was {ratio(row['ratio'])}x its first"
-        f"{span}. Differences smaller than that are not called a difference."
-    )
+def drift_sentences(result: Mapping[str, Any], phase: tuple[str, int]) -> Iterator[str]:
+    """What the reference arm's two turns showed of the machine, and what follows from it."""
+    for row in result["drift"]:
+        if (row["mode"], row["concurrency"]) != phase:
+            continue
+        text = (
+            f"{row['arm']} ran first and last: its last turn was {ratio(row['ratio'])}x its first"
+        )
+        if row["interval"]:
+            low, high = row["interval"]
+            text += f", 95 % interval {ratio(low)} to {ratio(high)}"
+        yield f"{text}. A change below {floor(result, *phase):.0%} is not called a difference."

@@ -48,10 +48,10 @@ def test_what_the_text_says_of_the_measurement() -> None:
         )
         lengths = [row["acceptance_length"] for row in mine]
         assert lengths == sorted(lengths)
-        best = max(mine, key=lambda row: float(row["decode_tok_s"]))
-        assert best["draft_tokens"] <= 5
-        plain = next(row for row in greedy if row["drafter"] == "none")
-        assert best["decode_tok_s"] < plain["decode_tok_s"]
+        used = [row["utilisation"] for row in mine]
+        assert used == sorted(used, reverse=True)
+        first = [row["marginal"][0] for row in mine]
+        assert first[0] > first[-1]
         sampled = next(
             row
             for row in KEPT_DATA["rows"]
