@@ -54,7 +54,7 @@ def acceptance(facts: RunFacts, phase: Phase, kind: str) -> Chart | None:
     color["legend"] = shape["legend"] = {"values": arms, "symbolOpacity": 1}
     layers = [
         {
-            "mark": {"type": "area", "opacity": 0.15},
+            "mark": {"type": "area", "opacity": 0.15 if len(arms) <= 3 else 0.07},
             "encoding": {
                 "x": x,
                 "y": {"field": "low", "type": "quantitative"},

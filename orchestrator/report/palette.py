@@ -55,7 +55,7 @@ DARK = Theme(
     ),
 )
 THEMES: Mapping[str, Theme] = {"light": LIGHT, "dark": DARK}
-SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down", "stroke")
+SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down", "triangle-right")
 
 
 def config(theme: Theme) -> dict[str, Any]:

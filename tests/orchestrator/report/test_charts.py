@@ -91,6 +91,7 @@ def test_colours_stand_out_from_the_background(theme: Theme) -> None:
 @pytest.mark.parametrize("theme", [LIGHT, DARK])
 def test_a_colour_and_shape_are_shared_by_no_two_arms(theme: Theme) -> None:
     assert len(set(theme.arms)) == len(theme.arms)
+    assert "stroke" not in SHAPES, "a filled stroke is not seen"
     looks = [(theme.arms[n % len(theme.arms)], SHAPES[n % len(SHAPES)]) for n in range(60)]
     assert len(set(looks)) == 60
 
