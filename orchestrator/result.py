@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from backends import BACKENDS
+from backends.errors import EngineError
 from orchestrator import environment, gpu, sample
 from orchestrator.audit import audit_greedy
 from orchestrator.blocks import Measured, join, join_status
@@ -105,18 +106,23 @@ def _measured(
     samples: list[Sample],
 ) -> Measured:
     good = [s for s in samples if s.error is None]
-    record = None
+    record, contradiction = None, None
     if plan["speculation"] != "none":
-        record = spec_record(
-            delta(_counters(counted["before"]), _counters(counted["after"])),
-            [s.server for s in good],
-            counted["draft_tokens"],
-        )
+        try:
+            record = spec_record(
+                delta(_counters(counted["before"]), _counters(counted["after"])),
+                [s.server for s in good],
+                counted["draft_tokens"],
+            )
+        except EngineError as error:
+            contradiction = error.what
     phase = Phase(good, record, plan["speculation"], counted["draft_tokens"])
     mode = next(m for m in facts["workload"]["modes"] if m["name"] == counted["mode"])
     workload = {**facts["workload"], "stop": mode.get("stop") or facts["workload"]["stop"]}
     observed = counted.get("observed")
     found = problems(phase, samples, workload, observed, plan.get("expected_length"))
+    if contradiction is not None:
+        found = (contradiction, *found)
     doubts = warnings(observed, status.get("others_on_gpu", {}))
     conditions = _conditions({**facts, "workload": workload}, machine, plan, status, counted, mode)
     return Measured(

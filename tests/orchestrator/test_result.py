@@ -103,6 +103,18 @@ def test_a_server_that_was_another_afterwards_invalidates(run: Path) -> None:
     assert pair["verdict"] == "refused"
 
 
+def test_counters_that_contradict_each_other_invalidate_their_arm_only(run: Path) -> None:
+    counters = run / "arms" / "llamacpp-dflash" / "1" / "counters.json"
+    change(counters, lambda phases: phases[0]["after"].update(steps=0))
+    result = result_of(run)
+    base, drafter = (arm["modes"][0] for arm in result["arms"])
+    assert base["problems"] == []
+    assert "the steps counter went from" in drafter["problems"][0]
+    assert drafter["speculation"] is None
+    assert drafter["metrics"]["acceptance_length"]["value"] is None
+    assert result["comparisons"][0]["verdict"] == "refused"
+
+
 def test_foreign_load_is_a_warning_and_no_refusal(run: Path) -> None:
     counters = run / "arms" / "llamacpp-dflash" / "1" / "counters.json"
     load = {"threads": 8, "foreign_threads": 6.5}
