@@ -2,7 +2,7 @@
 
 recipe.yaml  plan.json  environment.json  run.json
 arms/<id>/<turn>/  server.log  samples.jsonl  counters.json  status.json
-result.json  report.md
+result.json  report.html  report.md
 """
 
 from __future__ import annotations
