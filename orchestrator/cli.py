@@ -9,8 +9,10 @@ import typer
 from backends.errors import MuseorchError
 from orchestrator.commands import (
     claims,
+    convert,
     diagnose,
     engines,
+    gguf,
     lint,
     patch,
     recipes,
@@ -34,6 +36,8 @@ app.command()(lint.lint)
 app.command()(diagnose.diagnose)
 app.add_typer(claims.app, name="claims")
 app.command()(tune.tune)
+app.command()(convert.convert)
+app.add_typer(gguf.app, name="gguf")
 
 
 def _show_version(wanted: bool) -> None:

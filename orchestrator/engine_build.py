@@ -41,7 +41,7 @@ def build(environment: Environment, root: Path, log: Path, report: Report) -> No
     log.parent.mkdir(parents=True, exist_ok=True)
     discard(root)
     try:
-        with _stoppable():
+        with stoppable():
             root.mkdir(parents=True)
             steps = _carry_out(environment, root, log, report)
             manifest = {
@@ -165,7 +165,7 @@ def _fingerprint(environment: Environment, root: Path) -> str:
 
 
 @contextmanager
-def _stoppable() -> Iterator[None]:
+def stoppable() -> Iterator[None]:
     """Let SIGTERM and SIGHUP unwind like Ctrl-C does, so that nothing is left behind."""
     if threading.current_thread() is not threading.main_thread():
         yield

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
@@ -43,6 +43,8 @@ class Headers:
     """Outermost dimension first, as PyTorch has it."""
     tokens: int | None = None
     """Number of tokens of the vocabulary inside a GGUF."""
+    stored: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    """Of a GGUF's tensors: number of the ggml type, and where in the file the values begin."""
 
 
 def read_headers(path: Path) -> Headers:
@@ -58,7 +60,15 @@ def read_headers(path: Path) -> Headers:
             )
         try:
             return _gguf(path, file)
-        except (struct.error, KeyError, UnicodeDecodeError, OverflowError, MemoryError):
+        except (
+            struct.error,
+            KeyError,
+            UnicodeDecodeError,
+            OverflowError,
+            MemoryError,
+            TypeError,
+            ZeroDivisionError,
+        ):
             raise InputError("this GGUF file is damaged or cut off.", where=str(path)) from None
 
 
@@ -122,12 +132,17 @@ def _gguf(path: Path, file: BinaryIO) -> Headers:
         else:
             config[key] = _value(file, kind)
     shapes: dict[str, Shape] = {}
+    stored: dict[str, tuple[int, int]] = {}
     for _ in range(tensors):
         name = _string(file)
         dimensions = _one(file, "<I")
         shapes[name] = tuple(reversed(_unpack(file, f"<{dimensions}Q")))
-        _unpack(file, "<IQ")
-    return Headers(path, "gguf", config, shapes, tokens)
+        kind, offset = _unpack(file, "<IQ")
+        stored[name] = kind, offset
+    alignment = config.get("general.alignment", 32)
+    start = -(-file.tell() // alignment) * alignment
+    places = {name: (kind, start + offset) for name, (kind, offset) in stored.items()}
+    return Headers(path, "gguf", config, shapes, tokens, places)
 
 
 def _array(file: BinaryIO, kind: int, count: int) -> list[Any] | None:

@@ -1,0 +1,1 @@
+"""Checkpoints to GGUF files with a manifest each: `museorch convert`."""

@@ -1,0 +1,123 @@
+"""A GGUF file's tensors as they are stored, and rows of them as numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from gguf import GGML_QUANT_SIZES, GGMLQuantizationType, GGUFReader
+from gguf.quants import dequantize
+from numpy.typing import NDArray
+
+from backends.errors import InputError
+from orchestrator.drafter_shape import Family, drafter_shape
+from orchestrator.headers import Headers, Shape, read_headers
+
+TARGET_ARCHITECTURE = "muse-glimmer"
+DRAFTER_ARCHITECTURE = "dflash"
+"""llama.cpp has one name for DFlash and DSpark."""
+
+
+@dataclass(frozen=True)
+class Tensor:
+    name: str
+    type: str
+    """ggml's name of it, for instance `Q4_K`."""
+    shape: Shape
+    offset: int
+    """Of its first byte in the file."""
+    row_bytes: int
+
+    @property
+    def bytes(self) -> int:
+        return self.row_bytes * prod(self.shape[:-1])
+
+
+@dataclass(frozen=True)
+class Contents:
+    headers: Headers
+    bytes: int
+    """Of the file."""
+    tensors: Mapping[str, Tensor]
+
+    @property
+    def path(self) -> Path:
+        return self.headers.path
+
+    @property
+    def architecture(self) -> str:
+        return str(self.headers.config.get("general.architecture"))
+
+    @property
+    def family(self) -> Family | None:
+        """By its tensors; None for a target."""
+        if self.architecture != DRAFTER_ARCHITECTURE:
+            return None
+        return drafter_shape(self.headers).family
+
+    @property
+    def needed_bytes(self) -> int:
+        """Where its last tensor ends."""
+        return max((t.offset + t.bytes for t in self.tensors.values()), default=0)
+
+    def get(self, key: str) -> Any:
+        """A value of the architecture, for instance `block_count`; None where there is none."""
+        return self.headers.config.get(f"{self.architecture}.{key}")
+
+    def token_id(self, name: str) -> int | None:
+        """`bos`, `eos`, `eot`, `padding` or `mask`."""
+        return self.headers.config.get(f"tokenizer.ggml.{name}_token_id")
+
+    def rows(self, name: str, numbers: Sequence[int]) -> NDArray[np.float32]:
+        """These rows, as they are after dequantising. Reads nothing else."""
+        tensor = self.tensors[name]
+        kind = GGMLQuantizationType[tensor.type]
+        found = []
+        with self.path.open("rb") as file:
+            for number in numbers:
+                file.seek(tensor.offset + number * tensor.row_bytes)
+                found.append(np.frombuffer(file.read(tensor.row_bytes), dtype=np.uint8))
+        return np.asarray(dequantize(np.stack(found), kind), dtype=np.float32)
+
+
+def read(path: Path) -> Contents:
+    """Raises InputError for what is no GGUF file, or has a damaged header."""
+    headers = read_headers(path)
+    if headers.format != "gguf":
+        raise InputError(
+            "is a folder; a GGUF file is wanted.",
+            where=str(path),
+            fix="Make one with `museorch convert`.",
+        )
+    tensors = {}
+    for name, (kind, offset) in headers.stored.items():
+        shape = headers.tensors[name]
+        tensors[name] = _tensor(path, name, kind, shape, offset)
+    return Contents(headers, path.stat().st_size, tensors)
+
+
+def _tensor(path: Path, name: str, kind: int, shape: Shape, offset: int) -> Tensor:
+    try:
+        type_ = GGMLQuantizationType(kind)
+        block, size = GGML_QUANT_SIZES[type_]
+    except (ValueError, KeyError):
+        raise InputError(f"{name} is of the unknown type {kind}.", where=str(path)) from None
+    width = shape[-1] if shape else 1
+    if width % block:
+        raise InputError(
+            f"{name} has rows of {width}, and {type_.name} has blocks of {block}.", where=str(path)
+        )
+    return Tensor(name, type_.name, shape, offset, width // block * size)
+
+
+def vocabulary(path: Path) -> list[str]:
+    """The tokens in the order of their ids, as the file writes them."""
+    try:
+        found = GGUFReader(path).get_field("tokenizer.ggml.tokens")
+    except (ValueError, IndexError, KeyError, OverflowError):
+        raise InputError("this GGUF file is damaged or cut off.", where=str(path)) from None
+    return [] if found is None else list(found.contents())
