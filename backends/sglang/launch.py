@@ -14,6 +14,7 @@ from backends.base import (
     CounterMap,
     Finding,
     LaunchPlan,
+    LiveMap,
     Overlay,
     Request,
     RequestSpeculation,
@@ -22,7 +23,8 @@ from backends.base import (
     conditions,
 )
 from backends.patch import Patch
-from backends.sglang.patches import PATCHES, needed
+from backends.preflight import above_block, too_old
+from backends.sglang.patches import FIRST_NATIVE, PATCHES, needed
 
 DTYPES = {"bf16": "bfloat16", "f16": "float16", "f32": "float32"}
 ALGORITHMS = {"dflash": "DFLASH", "dspark": "DSPARK"}
@@ -30,6 +32,15 @@ ALGORITHMS = {"dflash": "DFLASH", "dspark": "DSPARK"}
 ACCEPTED_KEYS = ("spec_num_correct_drafts", "spec_accepted_drafts", "spec_accept_token_num")
 DRAFTED_KEYS = ("spec_num_proposed_drafts", "spec_draft_token_num")
 HISTOGRAM_KEYS = ("spec_correct_drafts_histogram", "spec_accept_histogram")
+
+MEASURING = (
+    *("--disable-radix-cache", "--enable-metrics", "--skip-server-warmup"),
+    *("--sampling-backend", "pytorch", "--random-seed", "0"),
+)
+SERVING = (
+    *("--enable-metrics", "--skip-server-warmup"),
+    *("--reasoning-parser", "muse", "--tool-call-parser", "muse"),
+)
 
 DRAFTER_OVERLAY = "{drafter-overlay}"
 
@@ -55,6 +66,12 @@ class Sglang:
     counters: CounterMap = CounterMap(
         steps="sglang:spec_verify_calls_total", drafted=None, accepted=None, per_position=None
     )
+    live: LiveMap = LiveMap(
+        "sglang:generation_tokens_total",
+        "sglang:num_running_reqs",
+        "sglang:num_queue_reqs",
+        requests="sglang:num_requests_total",
+    )
 
     def plan(self, spec: ServeSpec) -> LaunchPlan:
         gguf = spec.target.format == "gguf"
@@ -66,8 +83,7 @@ class Sglang:
             *("--dtype", DTYPES.get(spec.target.quantisation, "auto")),
             *("--context-length", str(spec.context_length)),
             *("--max-running-requests", str(spec.slots)),
-            *("--disable-radix-cache", "--enable-metrics", "--skip-server-warmup"),
-            *("--sampling-backend", "pytorch", "--random-seed", "0"),
+            *(SERVING if spec.purpose == "serve" else MEASURING),
         ]
         env = dict(spec.extra_env)
         if gguf:
@@ -76,6 +92,8 @@ class Sglang:
             argv += ["--language-model-only"]
         if spec.device == "cpu":
             argv += [*CPU_ARGS, "--max-total-tokens", str(spec.context_length * spec.slots)]
+            if spec.purpose == "serve":
+                argv += ["--sampling-backend", "pytorch"]
             env = {**CPU_ENV, **env}
             if spec.threads is not None:
                 env = {"OMP_NUM_THREADS": str(spec.threads), **env}
@@ -137,7 +155,7 @@ class Sglang:
         return (Overlay(drafter.weights.path, why, DRAFTER_OVERLAY, changes=changes),)
 
     def _findings(self, spec: ServeSpec) -> list[Finding]:
-        found: list[Finding] = []
+        found = [*too_old("SGLang", spec.engine_version, FIRST_NATIVE), *above_block(spec)]
         if spec.device == "cpu":
             found.append(
                 Finding(

@@ -157,4 +157,71 @@ STREAMS = Patch(
     since=SINCE,
 )
 
-PATCHES = (SOFTCAP, GATES, CACHE, ATTENTION, STREAMS)
+SAMPLING = Patch(
+    id="sglang-cpu-dflash-sampling",
+    engine="sglang",
+    title="CPU: verify sampled DFlash drafts with SGLang's Triton kernel",
+    why=(
+        "The kernel for sampled verification is CUDA's. Without one DFlash verifies by argmax, so "
+        "every temperature gives greedy text. The chain kernel of DSpark does the same once each "
+        "drafted token is given the proposal probability 1."
+    ),
+    symptom="DFLASH non-greedy verification is unavailable on this build/device; falling back to "
+    "greedy argmax verification.",
+    upstream="none known",
+    edits=(
+        Edit(
+            "sglang/kernels/ops/speculative/verify_sampling.py",
+            "            tree_speculative_sampling_target_only = None\n"
+            "    else:\n"
+            "        tree_speculative_sampling_target_only = None\n",
+            "            tree_speculative_sampling_target_only = None\n"
+            "    else:\n"
+            "\n"
+            "        def tree_speculative_sampling_target_only(\n"
+            "            *, candidates, draft_probs, **others\n"
+            "        ):\n"
+            "            # A chain drafted greedily: row i proposes the token i + 1 for certain.\n"
+            "            draft_probs.scatter_(2, candidates[:, 1:, None], 1.0)\n"
+            "            chain_speculative_sampling_triton(\n"
+            "                candidates=candidates, draft_probs=draft_probs, **others\n"
+            "            )\n",
+        ),
+    ),
+    devices=("cpu",),
+    speculation=("dflash",),
+    since=SINCE,
+)
+
+KERNELS = Patch(
+    id="sglang-cpu-draft-kernels",
+    engine="sglang",
+    title="CPU: norm and rotate drafted queries and keys in torch",
+    why=(
+        "For bf16 the drafters use fused Triton kernels, which the interpreter runs element by "
+        "element; beside them stands the torch code for other types, which does the same."
+    ),
+    symptom="a drafting step takes 0.4 s on a model that decodes 160 tokens a second",
+    upstream="none known",
+    edits=(
+        Edit(
+            "sglang/srt/models/dflash.py",
+            "        elif self.use_table_qk_norm_rope and qkv.dtype == torch.bfloat16:\n",
+            "        elif (\n"
+            "            self.use_table_qk_norm_rope\n"
+            "            and qkv.dtype == torch.bfloat16\n"
+            '            and qkv.device.type != "cpu"\n'
+            "        ):\n",
+        ),
+        Edit(
+            "sglang/srt/models/dspark.py",
+            "            if w.dtype != torch.bfloat16:\n                return None\n",
+            '            if w.dtype != torch.bfloat16 or w.device.type == "cpu":\n'
+            "                return None\n",
+        ),
+    ),
+    devices=("cpu",),
+    since=SINCE,
+)
+
+PATCHES = (SOFTCAP, GATES, CACHE, ATTENTION, STREAMS, KERNELS, SAMPLING)

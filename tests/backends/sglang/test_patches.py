@@ -11,18 +11,20 @@ CPU = (
     "sglang-cpu-cache-locs",
     "sglang-cpu-verify-attention",
     "sglang-cpu-streams",
+    "sglang-cpu-draft-kernels",
 )
+TOP_P = "sglang-top-p-after-top-k"
 
 
 @pytest.mark.parametrize(
     ("version", "device", "speculation", "ids"),
     [
-        ("0.5.23", "cuda", "none", ()),
-        ("0.5.23", "cuda", "dflash", ()),
-        ("0.5.18", "cuda", "dspark", ("sglang-dspark-layers",)),
-        ("0.5.23", "cpu", "none", ("sglang-cpu-softcap",)),
-        ("0.5.23", "cpu", "dflash", CPU),
-        ("0.5.23", "cpu", "dspark", ("sglang-dspark-layers", *CPU)),
+        ("0.5.23", "cuda", "none", (TOP_P,)),
+        ("0.5.23", "cuda", "dflash", (TOP_P,)),
+        ("0.5.18", "cuda", "dspark", ("sglang-dspark-layers", TOP_P)),
+        ("0.5.23", "cpu", "none", (TOP_P, "sglang-cpu-softcap")),
+        ("0.5.23", "cpu", "dflash", (TOP_P, *CPU, "sglang-cpu-dflash-sampling")),
+        ("0.5.23", "cpu", "dspark", ("sglang-dspark-layers", TOP_P, *CPU)),
     ],
 )
 def test_needed(
