@@ -1,0 +1,114 @@
+"""audit: does every arm sample as asked?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from orchestrator.commands.run import IN_PLACE, JSON, QUIET, RECIPE
+
+if TYPE_CHECKING:
+    from orchestrator.distribution.audit import Row
+
+
+def audit(
+    recipe: str = RECIPE,
+    arm: list[str] = typer.Option([], "--arm", help="Only this arm; may be given again."),
+    samples: int = typer.Option(200, min=20, help="Answers to each prompt."),
+    prompts: int = typer.Option(6, min=1, help="How many of the recipe's prompts."),
+    tokens: int = typer.Option(4, min=2, help="Longest answer."),
+    concurrency: int = typer.Option(4, min=1, help="Answers drawn at the same time."),
+    out: Path | None = typer.Option(
+        None, "--out", help="Folder. Default: runs/<utc>-<recipe>-audit."
+    ),
+    as_json: bool = JSON,
+    quiet: bool = QUIET,
+    patch_in_place: bool = IN_PLACE,
+) -> None:
+    """Test that arms sample from the exact distribution, with and without a drafter.
+
+    Draws many short answers at T 1.0 and T 0.6 (top_p 0.95, top_k 64) and compares them with the
+    same model in transformers. Exit status 1 means that an arm does not sample as asked.
+    """
+    from dataclasses import replace
+
+    from orchestrator import run as flow
+    from orchestrator.distribution.audit import DIFFERS, judge, look_up
+    from orchestrator.distribution.draw import Asked, draw
+    from orchestrator.plan import plan_arm
+    from orchestrator.progress import Progress
+    from orchestrator.rundir import new_run_path, write_json
+
+    job = flow.prepare(recipe)
+    workload = job.recipe.workload.model_copy(update={"concurrency": [concurrency]})
+    shared = job.recipe.model_copy(update={"workload": workload})
+    chosen = _chosen([a.id for a in job.arms], arm, job.path)
+    planned = tuple(plan_arm(shared, a) for a in job.arms if a.id in chosen)
+    job = replace(job, recipe=shared, planned=planned, patch_in_place=patch_in_place)
+    flow.require_runnable(job)
+    find = look_up(job)
+    asked = Asked(
+        job.prompts[:prompts], tuple(job.model.model.tokens.end), samples, tokens, workload.seed
+    )
+    folder = out if out is not None else new_run_path(f"{job.recipe.name}-audit")
+    drawn = {}
+    with Progress(quiet=quiet, lines=as_json) as progress:
+        progress.note(f"folder: {folder}")
+        for number, item in enumerate(planned, start=1):
+            progress.turn(number, len(planned), item.arm.id, 1)
+            drawn[item.arm.id] = draw(
+                item,
+                asked,
+                folder / "arms" / item.arm.id,
+                patch_in_place=patch_in_place,
+                on_progress=progress.detail,
+            )
+        progress.note("reference: transformers in float32")
+        ids = {prompt.id: prompt.token_ids for prompt in asked.prompts}
+        rows = judge(drawn, ids, asked.end, find)
+    result = {
+        "recipe": job.recipe.name,
+        "samples": samples,
+        "prompts": [prompt.id for prompt in asked.prompts],
+        "tokens": tokens,
+        "rows": [row.as_json() for row in rows],
+    }
+    write_json(folder / "audit.json", result)
+    if as_json:
+        import json
+
+        print(json.dumps(result, indent=1))
+    else:
+        print(_table(rows))
+    if any(row.verdict == DIFFERS for row in rows):
+        raise typer.Exit(1)
+
+
+def _chosen(known: list[str], asked: list[str], path: Path) -> set[str]:
+    from backends.errors import InputError
+
+    for name in asked:
+        if name not in known:
+            raise InputError(
+                f'no arm is called "{name}".', where=str(path), fix=f"Arms: {', '.join(known)}."
+            )
+    return set(asked or known)
+
+
+def _table(rows: list[Row]) -> str:
+    width = max(len(row.arm) for row in rows)
+    lines = [
+        f"{'arm':{width}}  mode  positions     verdict    tokens  surprise   p surprise  p fit"
+        "    impossible  found from"
+    ]
+    for row in rows:
+        one = row.fit
+        share = row.power.forced
+        lines.append(
+            f"{row.arm:{width}}  {row.mode:4}  {row.positions:12}  {row.verdict:9}"
+            f"  {one.tokens:6}  {one.surprise:+8.4f}  {one.p_surprise:10.2g}  {one.p_fit:7.2g}"
+            f"  {one.impossible:9}  {'-' if share is None else f'{share:10.1%}'}"
+        )
+    return "\n".join(lines)
