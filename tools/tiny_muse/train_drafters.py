@@ -1,12 +1,13 @@
-"""Train the DFlash drafter, or the DSpark drafter from its backbone.
+"""Train the DFlash drafter or the DSpark drafter, from nothing or from a DFlash checkpoint.
 
-    python -m tools.tiny_muse.train_drafters --drafter dflash --data DATA --out OUT
-    python -m tools.tiny_muse.train_drafters --drafter dspark --data DATA --out OUT
+    python -m tools.tiny_muse.train_drafters --drafter dflash --loss text --data DATA --out OUT
+    python -m tools.tiny_muse.train_drafters --drafter dspark --start OUT/dflash.pt --data DATA \
+        --out OUT
 
 The text is the target's own: continuations of corpus prompts at temperature 0, 0.6 and 1.0. Each
 row gets a number of random anchors; a block sees the target's states before its anchor only. The
 loss at draft position i is half cross-entropy and half KL divergence from the target's
-distribution there. DFlash: cross-entropy with the text, weights exp(-i / decay). DSpark:
+distribution there. `text`: cross-entropy with the text, weights exp(-i / decay). `reach`:
 cross-entropy with the target's most likely token; a position's weight is about the chance that the
 drafts before it are accepted, so the loss works where a step really gets to.
 """
@@ -52,11 +53,12 @@ def draft_loss(
     target_logp: Tensor,
     weights: Tensor,
     frozen: Frozen,
+    by_reach: bool,
 ) -> tuple[Tensor, Tensor]:
     """Loss, and whether each draft [B, A, drafts] would be right given a right prefix.
 
     target_logp [B, T, V] is the target's log-distribution of the token *after* each position;
-    weights [drafts] are used as they are (DFlash) or as a floor under the reach (DSpark).
+    weights [drafts] are used as they are, or as a floor under the reach.
     """
     logits = drafter.base_logits(features, ids, anchors, frozen)
     after = anchors[:, :, None] + torch.arange(drafter.drafts, device=ids.device)
@@ -68,7 +70,7 @@ def draft_loss(
     hits = logits.argmax(-1) == truth
     soft = (wanted.exp() * (wanted - logp)).sum(-1)
     label = truth
-    if drafter.markov_w1 is not None:
+    if by_reach:
         label = wanted.argmax(-1)
         weights = weights + reach(logp.detach().gather(-1, truth[..., None])[..., 0])
         weights = weights / weights.sum(-1, keepdim=True)
@@ -96,6 +98,7 @@ def train(
     autocast = torch.autocast(device, torch.bfloat16, enabled=device == "cuda")
     total = texts.shape[1]
     loss_of = compiled(draft_loss, device)
+    by_reach = options.loss == "reach"
 
     @torch.no_grad()
     def read(ids: Tensor) -> tuple[Tensor, Tensor]:
@@ -114,7 +117,7 @@ def train(
     ids, anchors = batch()
     with autocast:
         features, logp = read(ids)
-        loss_of(drafter, features, ids, anchors, logp, weights, frozen)[0].backward()
+        loss_of(drafter, features, ids, anchors, logp, weights, frozen, by_reach)[0].backward()
     drafter.zero_grad()
     print(f"compiled after {time.monotonic() - began:.0f} s", flush=True)
 
@@ -125,7 +128,7 @@ def train(
         ids, anchors = batch()
         with autocast:
             features, logp = read(ids)
-            loss, hits = loss_of(drafter, features, ids, anchors, logp, weights, frozen)
+            loss, hits = loss_of(drafter, features, ids, anchors, logp, weights, frozen, by_reach)
         loss.backward()
         optimiser.step(schedule(step, done))
         right = 0.98 * right + 0.02 * hits.int().cumprod(-1).float().mean((0, 1))
@@ -144,7 +147,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--drafter", choices=("dflash", "dspark"), required=True)
     parser.add_argument("--data", type=Path, required=True)
-    parser.add_argument("--out", type=Path, required=True, help="has target.pt; DSpark: dflash.pt")
+    parser.add_argument("--out", type=Path, required=True, help="has target.pt")
+    parser.add_argument("--start", type=Path, help="a DFlash checkpoint to go on from")
+    parser.add_argument("--loss", choices=("text", "reach"), default="reach")
     parser.add_argument("--steps", type=int, default=100_000)
     parser.add_argument("--seconds", type=float, default=180)
     parser.add_argument("--rows", type=int, default=64)
@@ -156,7 +161,7 @@ def main() -> None:
     parser.add_argument("--muon-lr", type=float, default=7e-3)
     parser.add_argument("--adam-lr", type=float, default=4e-3)
     parser.add_argument("--decay", type=float, default=10.0)
-    parser.add_argument("--floor", type=float, default=0.05, help="DSpark: least weight")
+    parser.add_argument("--floor", type=float, default=0.05, help="reach: least weight")
     parser.add_argument("--seed", type=int, default=2)
     parser.add_argument("--device", default="cuda")
     options = parser.parse_args()
@@ -177,13 +182,13 @@ def main() -> None:
     texts, sizes = own_text(target, mix, options.own_rows, options.total, options.own_turns, device)
     print(f"own text: {tuple(texts.shape)} in {time.monotonic() - began:.0f} s", flush=True)
 
-    markov = options.drafter == "dspark"
-    drafter = Drafter(markov=markov).to(device)
-    if markov:
-        backbone = torch.load(options.out / "dflash.pt", weights_only=True)
-        drafter.load_state_dict(backbone, strict=False)
-    falling = torch.exp(-torch.arange(drafter.drafts, device=device) / options.decay)
-    weights = options.floor * falling if markov else falling
+    drafter = Drafter(markov=options.drafter == "dspark").to(device)
+    if options.start is not None:
+        # DSpark's Markov head is not in a DFlash checkpoint and starts as no bias.
+        drafter.load_state_dict(torch.load(options.start, weights_only=True), strict=False)
+    weights = torch.exp(-torch.arange(drafter.drafts, device=device) / options.decay)
+    if options.loss == "reach":
+        weights = options.floor * weights
     train(drafter, target, texts, sizes, options, weights)
     save(drafter, options.out / f"{options.drafter}.pt")
 
