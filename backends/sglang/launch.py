@@ -91,7 +91,9 @@ class Sglang:
         else:
             argv += ["--language-model-only"]
         if spec.device == "cpu":
-            argv += [*CPU_ARGS, "--max-total-tokens", str(spec.context_length * spec.slots)]
+            # A verify pass needs room for its whole block, also at the end of a full slot.
+            room = spec.context_length + (spec.draft_tokens + 1 if spec.draft_tokens else 0)
+            argv += [*CPU_ARGS, "--max-total-tokens", str(room * spec.slots)]
             if spec.purpose == "serve":
                 argv += ["--sampling-backend", "pytorch"]
             env = {**CPU_ENV, **env}
@@ -161,10 +163,27 @@ class Sglang:
                 Finding(
                     "warning",
                     "slow-on-cpu",
-                    "SGLang on a CPU runs its kernels in Triton's interpreter: right, but slow.",
+                    "SGLang has no CPU kernels and runs on plain torch: right, but slow.",
                     "Use it to check tokens and acceptance, not speed.",
                 )
             )
+        if spec.kv_dtype != "bf16":
+            found.append(
+                Finding(
+                    "error",
+                    "kv-dtype",
+                    f"SGLang keeps its KV cache in the model's own type, not in {spec.kv_dtype}.",
+                    "Set serve.kv_dtype to bf16.",
+                )
+            )
+        found.append(
+            Finding(
+                "info",
+                "no-request-seed",
+                "SGLang draws from one random stream of the server: a request's seed has no "
+                "effect, so sampled text cannot be repeated.",
+            )
+        )
         return found
 
     def call(self, request: Request, model: str) -> Call:
@@ -202,6 +221,9 @@ class Sglang:
             raise ValueError(f"output_ids is a {type(ids).__name__}, not a list")
         reason = meta.get("finish_reason")
         finish = reason.get("type") if isinstance(reason, dict) else reason
+        if finish == "abort":
+            told = reason.get("message") if isinstance(reason, dict) else None
+            return Chunk(error=f"aborted by the server: {told or 'no reason given'}")
         return Chunk(
             token_ids=tuple(ids),
             finish=finish,
