@@ -65,7 +65,7 @@ def build(run: RunDirectory) -> dict[str, Any]:
             for c in _compare_all(measured, drift, facts.get("allow", []), facts.get("blocks", 1))
         ],
         "drift": drift,
-        "audit": {"greedy": _audit(run, facts, measured), "distribution": []},
+        "audit": {"greedy": _audit(run, facts, measured), "distribution": _distribution(run)},
     }
 
 
@@ -272,6 +272,11 @@ def _drift(
                 }
             )
     return rows
+
+
+def _distribution(run: RunDirectory) -> list[Any]:
+    path = run.distribution_file
+    return list(read_json(path)["rows"]) if path.exists() else []
 
 
 def _audit(

@@ -96,6 +96,11 @@ class RunDirectory:
         return self.path / "environment.json"
 
     @property
+    def distribution_file(self) -> Path:
+        """Rows of `museorch audit --run`; most runs have none."""
+        return self.path / "distribution.json"
+
+    @property
     def result_file(self) -> Path:
         return self.path / "result.json"
 

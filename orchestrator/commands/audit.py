@@ -11,6 +11,7 @@ from orchestrator.commands.run import IN_PLACE, JSON, QUIET, RECIPE
 
 if TYPE_CHECKING:
     from orchestrator.distribution.audit import Row
+    from orchestrator.rundir import RunDirectory
 
 
 def audit(
@@ -22,6 +23,9 @@ def audit(
     concurrency: int = typer.Option(4, min=1, help="Answers drawn at the same time."),
     out: Path | None = typer.Option(
         None, "--out", help="Folder. Default: runs/<utc>-<recipe>-audit."
+    ),
+    run: Path | None = typer.Option(
+        None, "--run", help="A run of this recipe, whose result and reports then hold the audit."
     ),
     as_json: bool = JSON,
     quiet: bool = QUIET,
@@ -39,7 +43,7 @@ def audit(
     from orchestrator.distribution.draw import Asked, draw
     from orchestrator.plan import plan_arm
     from orchestrator.progress import Progress
-    from orchestrator.rundir import new_run_path, write_json
+    from orchestrator.rundir import RunDirectory, new_run_path, write_json
 
     job = flow.prepare(recipe)
     workload = job.recipe.workload.model_copy(update={"concurrency": [concurrency]})
@@ -53,6 +57,8 @@ def audit(
         job.prompts[:prompts], tuple(job.model.model.tokens.end), samples, tokens, workload.seed
     )
     folder = out if out is not None else new_run_path(f"{job.recipe.name}-audit")
+    measured = _measured(run, job.recipe.name) if run is not None else None
+    RunDirectory.create(folder)
     drawn = {}
     with Progress(quiet=quiet, lines=as_json) as progress:
         progress.note(f"folder: {folder}")
@@ -76,6 +82,8 @@ def audit(
         "rows": [row.as_json() for row in rows],
     }
     write_json(folder / "audit.json", result)
+    if measured is not None:
+        write_json(measured.distribution_file, result)
     if as_json:
         import json
 
@@ -84,6 +92,17 @@ def audit(
         print(_table(rows))
     if any(row.verdict == DIFFERS for row in rows):
         raise typer.Exit(1)
+
+
+def _measured(path: Path, recipe: str) -> RunDirectory:
+    from backends.errors import InputError
+    from orchestrator.rundir import RunDirectory, read_json
+
+    run = RunDirectory.open(path)
+    name = read_json(run.run_file)["recipe"]
+    if name != recipe:
+        raise InputError(f'is a run of "{name}", not of "{recipe}".', where=str(path))
+    return run
 
 
 def _chosen(known: list[str], asked: list[str], path: Path) -> set[str]:
