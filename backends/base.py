@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 Speculation = Literal["none", "dflash", "dspark"]
 Device = Literal["cpu", "cuda"]
 Level = Literal["error", "warning", "info"]
+Purpose = Literal["measure", "serve"]
 
 PORT = "{port}"
 """Stands in a plan's argv for the port, which is chosen when the server starts."""
@@ -82,6 +83,9 @@ class ServeSpec:
     host: str = "127.0.0.1"
     extra_args: tuple[str, ...] = ()
     extra_env: Mapping[str, str] = field(default_factory=dict)
+    purpose: Purpose = "measure"
+    """measure: nothing shared between requests, every sampler setting ours. serve: prefix cache,
+    the model's own sampling defaults, and reasoning and tool calls taken apart."""
 
     @property
     def speculation(self) -> Speculation:
@@ -134,6 +138,9 @@ class LaunchPlan:
     """K as the engine will use it, after its own clamping."""
     conditions: Mapping[str, str] = field(default_factory=dict)
     """Settings that matter for matching and that this argv fixes: prefix cache, graphs."""
+    key_env: str | None = None
+    """Variable by which the engine takes an API key; None where argv, which anyone can read, is
+    its only way, or where it writes the key to its log."""
 
 
 @dataclass(frozen=True)
@@ -209,6 +216,18 @@ class CounterMap:
 
 
 @dataclass(frozen=True)
+class LiveMap:
+    """Names of the Prometheus samples that say what a server is doing now."""
+
+    generated: str
+    """Counter of generated tokens."""
+    running: str
+    waiting: str
+    requests: str | None = None
+    """Counter of finished requests, for an engine that counts steps but no accepted drafts."""
+
+
+@dataclass(frozen=True)
 class SpecRecord:
     """Speculation over one phase, the same for every engine.
 
@@ -230,7 +249,7 @@ def conditions(spec: ServeSpec) -> dict[str, str]:
     An engine argument can undo it, so arms that pass any are told apart by them.
     """
     return {
-        "prefix_cache": "off",
+        "prefix_cache": "on" if spec.purpose == "serve" else "off",
         "graph_mode": "none (CPU)" if spec.device == "cpu" else "engine default",
         "engine_args": " ".join(spec.extra_args),
     }
@@ -249,6 +268,9 @@ class Backend(Protocol):
 
     @property
     def counters(self) -> CounterMap: ...
+
+    @property
+    def live(self) -> LiveMap: ...
 
     @property
     def patches(self) -> Mapping[str, Patch]:

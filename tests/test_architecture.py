@@ -13,6 +13,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("orchestrator", "backends", "recipes")
+SHARED = {"base", "errors", "install", "patch", "preflight", "torchvision_hook"}
 HEAVY = {"torch", "transformers", "vllm", "sglang", "llama_cpp", "gguf", "numpy", "tokenizers"}
 
 
@@ -44,7 +45,7 @@ def test_no_backend_imports_another() -> None:
             if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("backends."):
                 other = str(node.module).split(".")[1]
                 if own in {"vllm", "sglang", "llamacpp"} and other != own:
-                    assert other in {"base", "errors", "patch", "install", "torchvision_hook"}, path
+                    assert other in SHARED, path
 
 
 def test_every_folder_of_tests_is_a_package() -> None:

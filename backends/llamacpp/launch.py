@@ -18,6 +18,7 @@ from backends.base import (
     Drafter,
     Finding,
     LaunchPlan,
+    LiveMap,
     Request,
     RequestSpeculation,
     Sampling,
@@ -49,6 +50,11 @@ class LlamaCpp:
         accepted="llamacpp:spec_decode_num_accepted_tokens_total",
         per_position="llamacpp:spec_decode_num_accepted_tokens_per_pos_total",
     )
+    live: LiveMap = LiveMap(
+        "llamacpp:tokens_predicted_total",
+        "llamacpp:requests_processing",
+        "llamacpp:requests_deferred",
+    )
 
     def plan(self, spec: ServeSpec) -> LaunchPlan:
         argv = [
@@ -63,7 +69,8 @@ class LlamaCpp:
             *("--flash-attn", "on"),
             # Left on, --fit changes settings to suit free memory.
             *("--fit", "off"),
-            *("--no-cache-prompt", "--cache-ram", "0", "--no-context-shift"),
+            *(() if spec.purpose == "serve" else ("--no-cache-prompt", "--cache-ram", "0")),
+            "--no-context-shift",
             *("--metrics", "--no-ui", "--no-mmproj", "--offline"),
             *("--log-colors", "off"),
         ]
@@ -93,6 +100,7 @@ class LlamaCpp:
             findings=tuple(self._findings(spec)),
             draft_tokens=draft_tokens,
             conditions=conditions(spec),
+            key_env="LLAMA_API_KEY",
         )
 
     def _findings(self, spec: ServeSpec) -> list[Finding]:

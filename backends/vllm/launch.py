@@ -15,6 +15,7 @@ from backends.base import (
     CounterMap,
     Finding,
     LaunchPlan,
+    LiveMap,
     Overlay,
     Request,
     RequestSpeculation,
@@ -23,11 +24,21 @@ from backends.base import (
     conditions,
 )
 from backends.patch import Patch
-from backends.vllm.patches import PATCHES, needed
+from backends.preflight import above_block, too_old
+from backends.vllm.batch import batched_tokens, scheduled_tokens
+from backends.vllm.patches import FIRST_NATIVE, PATCHES, needed
 
 DTYPES = {"bf16": "bfloat16", "f16": "float16", "f32": "float32"}
 KV_DTYPES = {"bf16": "bfloat16", "f16": "float16", "f32": "auto"}
-MIN_BATCHED_TOKENS = 8192
+MEASURING = (
+    *("--no-enable-prefix-caching", "--language-model-only"),
+    *("--generation-config", "vllm", "--seed", "0"),
+)
+SERVING = (
+    *("--enable-prefix-caching", "--language-model-only"),
+    *("--reasoning-parser", "muse_glimmer"),
+    *("--enable-auto-tool-choice", "--tool-call-parser", "muse_glimmer"),
+)
 TARGET_OVERLAY = "{target-overlay}"
 DRAFTER_OVERLAY = "{drafter-overlay}"
 
@@ -43,6 +54,9 @@ class Vllm:
         accepted="vllm:spec_decode_num_accepted_tokens_total",
         per_position="vllm:spec_decode_num_accepted_tokens_per_pos_total",
     )
+    live: LiveMap = LiveMap(
+        "vllm:generation_tokens_total", "vllm:num_requests_running", "vllm:num_requests_waiting"
+    )
 
     def plan(self, spec: ServeSpec) -> LaunchPlan:
         overlays = self._overlays(spec)
@@ -57,8 +71,7 @@ class Vllm:
             *("--max-model-len", str(spec.context_length)),
             *("--max-num-seqs", str(spec.slots)),
             *("--max-num-batched-tokens", str(batched_tokens(spec))),
-            *("--no-enable-prefix-caching", "--language-model-only"),
-            *("--generation-config", "vllm", "--seed", "0"),
+            *(SERVING if spec.purpose == "serve" else MEASURING),
         ]
         env = {"VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1", **spec.extra_env}
         if spec.device == "cpu":
@@ -88,6 +101,7 @@ class Vllm:
             findings=tuple(self._findings(spec)),
             draft_tokens=spec.draft_tokens if spec.drafter else None,
             conditions=conditions(spec),
+            key_env="VLLM_API_KEY",
         )
 
     def _speculative_config(self, spec: ServeSpec, paths: Mapping[str, str]) -> str:
@@ -137,7 +151,11 @@ class Vllm:
         return tuple(found)
 
     def _findings(self, spec: ServeSpec) -> list[Finding]:
-        found: list[Finding] = []
+        found = [
+            *too_old("vLLM", spec.engine_version, FIRST_NATIVE),
+            *above_block(spec),
+            *scheduled_tokens(spec),
+        ]
         if spec.target.format != "hf":
             found.append(
                 Finding(
@@ -215,12 +233,6 @@ class Vllm:
         if spec.drafter is None:
             return "none"
         return "exact-argmax" if sampling.greedy else "rejection-sampling, greedy draft"
-
-
-def batched_tokens(spec: ServeSpec) -> int:
-    """`--max-num-batched-tokens`: vLLM takes its drafting slots, K or K + 1 a sequence, off it."""
-    reserve = (spec.draft_tokens + 1) * spec.slots if spec.drafter and spec.draft_tokens else 0
-    return max(MIN_BATCHED_TOKENS, spec.context_length) + reserve
 
 
 def _request_speculation(metrics: Any) -> RequestSpeculation | None:

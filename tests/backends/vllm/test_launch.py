@@ -9,7 +9,7 @@ import pytest
 
 from backends import BACKENDS
 from backends.base import Chunk, RequestSpeculation
-from backends.vllm.launch import batched_tokens
+from backends.vllm.batch import batched_tokens
 from tests.backends.specs import GREEDY, WARM, ask, option, spec
 
 VLLM = BACKENDS["vllm"]

@@ -1,0 +1,33 @@
+"""Findings that more than one engine's preflight makes. Pure, as everything in `backends` is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from backends.base import Finding, ServeSpec
+from backends.patch import parse_version
+
+
+def too_old(engine: str, version: str, first: str) -> Iterator[Finding]:
+    """An engine before the release that brought Muse Glimmer's architecture."""
+    if parse_version(version) < parse_version(first):
+        yield Finding(
+            "error",
+            "engine-version",
+            f"{engine} {version} does not know Muse Glimmer; the first release that does is "
+            f"{first}.",
+            "Install a newer one with `museorch engines install`.",
+        )
+
+
+def above_block(spec: ServeSpec) -> Iterator[Finding]:
+    """A K that the drafter's block has no positions for."""
+    head, k = spec.drafter, spec.draft_tokens
+    if head is not None and k is not None and k > head.max_draft_tokens:
+        yield Finding(
+            "error",
+            "draft-tokens-above-block",
+            f"K {k} is above the {head.max_draft_tokens} drafts of the {head.family} drafter's "
+            f"block of {head.block_size}.",
+            f"Use 1 to {head.max_draft_tokens}.",
+        )
