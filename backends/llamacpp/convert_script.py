@@ -20,7 +20,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-CHUNK_BYTES = 32 << 20
+CHUNK_BYTES = 8 << 20
 """Of bf16 rows held at a time."""
 
 

@@ -1,8 +1,9 @@
-"""gguf show and verify: look into a GGUF file."""
+"""gguf show, verify and quality: look into GGUF files."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 
 import typer
 
@@ -52,3 +53,57 @@ def verify(
         if not found:
             print("Nothing found.")
     raise typer.Exit(1 if any(finding.level == "error" for finding in found) else 0)
+
+
+@app.command()
+def quality(
+    reference: Path = typer.Argument(help="The GGUF to compare with, for instance bf16."),
+    files: list[Path] = typer.Argument(help="Quantised GGUF files of the same target."),
+    text: Path = typer.Option(..., "--text", help="A text file to predict."),
+    tokens: int = typer.Option(512, "--tokens", min=2, help="How much of the text is used."),
+    threads: int | None = typer.Option(None, "--threads", min=1, help="CPU threads."),
+    device: Literal["cpu", "cuda"] | None = typer.Option(
+        None, "--device", help="cpu or cuda. [default: cuda where a GPU is]"
+    ),
+    as_json: bool = JSON,
+) -> None:
+    """Perplexity, top-1 agreement and divergence of quantised targets, through llama-server."""
+    import json
+    import sys
+    import tempfile
+    from dataclasses import asdict
+
+    from orchestrator.document import read_text
+    from orchestrator.engines import default_device, resolve
+    from orchestrator.gguf.quality import quality as measure
+
+    def watch(name: str, done: int, total: int) -> None:
+        if sys.stderr.isatty():
+            end = "\n" if done == total else "\r"
+            print(f"{name}: {done} of {total} positions", end=end, file=sys.stderr, flush=True)
+
+    engine = resolve("llamacpp", device=device or default_device())
+    with tempfile.TemporaryDirectory(prefix="museorch-quality-") as folder:
+        found = list(
+            measure(
+                reference,
+                files,
+                read_text(text),
+                engine=engine,
+                folder=Path(folder),
+                tokens=tokens,
+                threads=threads,
+                watch=watch,
+            )
+        )
+    if as_json:
+        rows = [{**asdict(row), "file": str(row.file)} for row in found]
+        print(json.dumps(rows, indent=1))
+        return
+    print(f"{'file':<40} {'perplexity':>10} {'top-1':>7} {'divergence':>10}")
+    for row in found:
+        print(
+            f"{row.file.name:<40} {row.perplexity:>10.3f} {row.top1_agreement:>7.1%} "
+            f"{row.divergence:>10.4f}"
+        )
+    print(f"{found[0].positions} positions; top-1 and divergence (nats) are against the first.")

@@ -9,6 +9,7 @@ from typing import Literal
 
 from backends.base import Device
 from backends.errors import EngineError
+from backends.llamacpp.convert import SCRIPT
 from orchestrator import engines
 
 WITH_TORCH: tuple[tuple[Literal["vllm", "sglang"], Device], ...] = (
@@ -27,14 +28,14 @@ class Tools:
     """Folder of convert_hf_to_gguf.py."""
     quantiser: Path
     version: str
-    """For the manifest: release, and hashes of converter and quantiser."""
+    """For the manifest: release, hash of the converter with museorch's script, of the quantiser."""
 
 
 def tools() -> Tools:
     """Raises EngineError with the command that installs what is missing."""
     root, release = _llamacpp()
     source, quantiser = root / "src", root / "bin" / "llama-quantize"
-    digests = [_digest([*source.rglob("*.py")]), _digest([quantiser])]
+    digests = [_digest([*source.rglob("*.py"), SCRIPT]), _digest([quantiser])]
     version = f"llama.cpp of llama-cpp-python {release}, {digests[0]}, {digests[1]}"
     return Tools(_python(), source, quantiser, version)
 

@@ -48,6 +48,7 @@ NAMES: Mapping[str, tuple[str, ...]] = {
     "enc.output_norm": ("hidden_norm", "encoder.output_norm_enc"),
     "markov_w1": ("markov_head.markov_w1",),
     "markov_w2": ("markov_head.markov_w2",),
+    "conf_proj": ("confidence_head.proj",),
 }
 LAYER_NAMES: Mapping[str, tuple[str, ...]] = {
     "attn_norm": ("input_layernorm",),
@@ -176,8 +177,8 @@ def _tensors(
     for tensor in contents.tensors.values():
         limit = TOLERANCES.get(tensor.type)
         name = source_name(tensor.name, stored)
-        if limit is None:
-            yield Finding("info", "tolerance", f"{tensor.name} is {tensor.type}: not compared.")
+        if limit is None or not _options(tensor.name):
+            yield Finding("info", "source-values", f"{tensor.name} ({tensor.type}): not compared.")
         elif name is None:
             constant = _made(contents, tensor.name, text)
             if constant is None:
@@ -222,17 +223,19 @@ def _made(contents: Contents, name: str, text: Mapping[str, Any]) -> float | Non
 
 def source_name(name: str, stored: Mapping[str, Stored]) -> str | None:
     """What the checkpoint calls a tensor of the GGUF; None where it has none."""
-    stem = name.removesuffix(".weight")
-    if match := re.fullmatch(r"blk\.(\d+)\.(.+)", stem):
-        parts = LAYER_NAMES.get(match[2], ())
-        options = tuple(f"layers.{match[1]}.{part}" for part in parts)
-    else:
-        options = NAMES.get(stem, ())
-    for option in options:
+    suffix = name.rpartition(".")[2]
+    for option in _options(name):
         for prefix in PREFIXES:
-            if (full := f"{prefix}{option}.weight") in stored:
+            if (full := f"{prefix}{option}.{suffix}") in stored:
                 return full
     return None
+
+
+def _options(name: str) -> tuple[str, ...]:
+    stem = name.rpartition(".")[0]
+    if match := re.fullmatch(r"blk\.(\d+)\.(.+)", stem):
+        return tuple(f"layers.{match[1]}.{part}" for part in LAYER_NAMES.get(match[2], ()))
+    return NAMES.get(stem, ())
 
 
 def _source_row(contents: Contents, name: str, row: int, rows: int) -> int:

@@ -99,7 +99,8 @@ def _markov(contents: Contents) -> Iterator[Finding]:
             f"{'is' if len(missing) == 1 else 'are'} missing.",
             "Fetch or convert it again.",
         )
-    for name in pair:
+    reduced = any(name.startswith("d2t") for name in contents.tensors)
+    for name in pair[:1] if reduced else pair:  # the second draws from the drafter's own vocabulary
         tensor = contents.tensors.get(name)
         if tensor is not None and tensor.shape[0] != contents.headers.tokens:
             yield _vocabulary(contents, name, tensor.shape[0])
@@ -133,12 +134,13 @@ def _beside_target(contents: Contents, target: Path) -> Iterator[Finding]:
 
 def _tokenizers(contents: Contents, target: Path, is_gguf: bool) -> Iterator[Finding]:
     own = vocabulary(contents.path)
+    other: Sequence[str | None] | None
     other = vocabulary(target) if is_gguf else _hf_vocabulary(target)
     if other is None:
         yield Finding("info", "tokenizer", "The target has no tokenizer.json: not compared.")
         return
-    for number, (left, right) in enumerate(zip_longest(own, other)):
-        if left != right:
+    for number, (left, right) in enumerate(zip_longest(own, other, fillvalue="none")):
+        if right is not None and left != right:
             yield _error(
                 "tokenizer",
                 f"Token {number} is {left!r} in the drafter and {right!r} in the target.",
@@ -158,19 +160,23 @@ def _tokenizers(contents: Contents, target: Path, is_gguf: bool) -> Iterator[Fin
             )
 
 
-def _hf_vocabulary(folder: Path) -> Sequence[str] | None:
-    """Tokens by id, as the converter writes them: an id without a token gets a name of its own."""
+def _hf_vocabulary(folder: Path) -> Sequence[str | None] | None:
+    """Tokens by id, as the converter writes them: an id without a token gets a name of its own.
+
+    None in place of an added token, whose text the converter may change.
+    """
     path = folder / "tokenizer.json"
     if not path.is_file():
         return None
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
         tokens = {number: token for token, number in found["model"]["vocab"].items()}
-        tokens |= {entry["id"]: entry["content"] for entry in found.get("added_tokens", ())}
+        added = {entry["id"] for entry in found.get("added_tokens", ())}
     except (ValueError, KeyError, TypeError, AttributeError):
         raise InputError("is no tokenizer that museorch can read.", where=str(path)) from None
     size = target_shape(read_headers(folder)).vocab_size
-    return [tokens.get(i, f"[PAD{i}]") for i in range(size or max(tokens) + 1)]
+    count = size if size is not None else max(tokens.keys() | added) + 1
+    return [None if i in added else tokens.get(i, f"[PAD{i}]") for i in range(count)]
 
 
 def _error(code: str, text: str, fix: str | None) -> Finding:

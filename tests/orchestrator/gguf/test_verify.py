@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,7 @@ from orchestrator.gguf.contents import read, vocabulary
 from orchestrator.gguf.show import summary
 from orchestrator.gguf.verify import verify
 from tests.orchestrator.gguf.edited import DFLASH, DSPARK, TARGET, TINY, edited
+from tests.orchestrator.test_run import MUSEORCH
 
 
 def errors(found: tuple[Finding, ...]) -> dict[str, str]:
@@ -159,3 +161,13 @@ def test_a_published_file_is_known_by_its_size(tmp_path: Path) -> None:
     told = summary(read(path))["published_as"]
     assert told["old_name"] == "dflash-kquant.gguf"
     assert told["sha256"] is None
+
+
+@pytest.mark.parametrize(("length", "status"), [(None, 0), (-100, 1), (5000, 2)])
+def test_the_exit_status_tells(tmp_path: Path, length: int | None, status: int) -> None:
+    path = tmp_path / "any.gguf"
+    path.write_bytes(DFLASH.read_bytes()[:length])
+    argv = [*MUSEORCH, "gguf", "verify", str(path), "--target", str(TARGET)]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    assert done.returncode == status, done.stderr
+    assert "Traceback" not in done.stderr
