@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 def audit(
     recipe: str = RECIPE,
     arm: list[str] = typer.Option([], "--arm", help="Only this arm; may be given again."),
-    samples: int = typer.Option(200, min=20, help="Answers to each prompt."),
-    prompts: int = typer.Option(6, min=1, help="How many of the recipe's prompts."),
+    samples: int = typer.Option(100, min=20, help="Answers to each prompt."),
+    prompts: int = typer.Option(12, min=1, help="How many of the recipe's prompts."),
     tokens: int = typer.Option(4, min=2, help="Longest answer."),
     concurrency: int = typer.Option(4, min=1, help="Answers drawn at the same time."),
     out: Path | None = typer.Option(
