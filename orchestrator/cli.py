@@ -8,9 +8,11 @@ import typer
 
 from backends.errors import MuseorchError
 from orchestrator.commands import (
+    audit,
     claims,
     convert,
     diagnose,
+    doctor,
     engines,
     gguf,
     lint,
@@ -19,6 +21,7 @@ from orchestrator.commands import (
     report,
     run,
     tune,
+    up,
 )
 
 app = typer.Typer(
@@ -29,15 +32,18 @@ app = typer.Typer(
 )
 run.register(app)
 report.register(app)
+up.register(app)
 app.add_typer(recipes.app, name="recipes")
 app.add_typer(engines.app, name="engines")
 app.add_typer(patch.app, name="patch")
 app.command()(lint.lint)
 app.command()(diagnose.diagnose)
+app.command()(doctor.doctor)
 app.add_typer(claims.app, name="claims")
 app.command()(tune.tune)
 app.command()(convert.convert)
 app.add_typer(gguf.app, name="gguf")
+app.command()(audit.audit)
 
 
 def _show_version(wanted: bool) -> None:

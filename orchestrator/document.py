@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Hashable, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -15,6 +15,12 @@ from backends.errors import InputError
 Location = tuple[str | int, ...]
 Model = TypeVar("Model", bound="Strict")
 MAX_BYTES = 1_000_000
+
+
+class Places(Protocol):
+    """Where what was asked for stands: in a file, or on the command line."""
+
+    def where(self, at: Location) -> str: ...
 
 
 class Strict(BaseModel):

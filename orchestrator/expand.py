@@ -11,7 +11,7 @@ from backends import BACKENDS
 from backends.base import Drafter, Speculation, Weights
 from backends.errors import InputError
 from backends.simulate import Simulated
-from orchestrator.document import Document, Location
+from orchestrator.document import Location, Places
 from orchestrator.models import LoadedModel, TargetSpec
 from orchestrator.recipe import ArmSpec, Recipe
 
@@ -34,7 +34,7 @@ class Arm:
         return self.drafter.family if self.drafter else "none"
 
 
-def expand(recipe: Recipe, document: Document, model: LoadedModel) -> tuple[Arm, ...]:
+def expand(recipe: Recipe, document: Places, model: LoadedModel) -> tuple[Arm, ...]:
     """All arms in the order written. Raises InputError with the line at fault."""
     arms: list[Arm] = []
     for index, spec in enumerate(recipe.arms):
@@ -56,9 +56,7 @@ def expand(recipe: Recipe, document: Document, model: LoadedModel) -> tuple[Arm,
     return tuple(arms)
 
 
-def _expand_one(
-    spec: ArmSpec, document: Document, at: Location, model: LoadedModel
-) -> Iterator[Arm]:
+def _expand_one(spec: ArmSpec, document: Places, at: Location, model: LoadedModel) -> Iterator[Arm]:
     simulated = _simulated(spec)
     if simulated is not None and spec.speculation == ["none"]:
         raise InputError(
@@ -123,7 +121,7 @@ def _drafter(
     family: Speculation,
     backend: str,
     quantisation: str,
-    document: Document,
+    document: Places,
     at: Location,
 ) -> Drafter:
     assert family != "none"
@@ -149,7 +147,7 @@ def _weights(
     spec: TargetSpec,
     backend: str,
     quantisation: str,
-    document: Document,
+    document: Places,
     at: Location,
 ) -> Weights:
     where = document.where((*at, "quantisation"))

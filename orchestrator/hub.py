@@ -16,7 +16,8 @@ class NotFetched(EngineError):
 
     def __init__(self, repo: str, file: str | None = None) -> None:
         what = f"{repo}/{file}" if file else repo
-        super().__init__(f"{what} is not in the hub cache.", fix=f"Fetch it: {command(repo, file)}")
+        self.command = command(repo, file)
+        super().__init__(f"{what} is not in the hub cache.", fix=f"Fetch it: {self.command}")
 
 
 def command(repo: str, file: str | None = None) -> str:
@@ -26,7 +27,7 @@ def command(repo: str, file: str | None = None) -> str:
 
 def cached(repo: str, file: str | None = None) -> Path | None:
     """The repository's snapshot, or a file in it; None when it is not here."""
-    folder = _cache() / f"models--{repo.replace('/', '--')}"
+    folder = cache() / f"models--{repo.replace('/', '--')}"
     ref = folder / "refs" / "main"
     if ref.is_file():
         snapshot = folder / "snapshots" / ref.read_text(encoding="utf-8").strip()
@@ -36,7 +37,8 @@ def cached(repo: str, file: str | None = None) -> Path | None:
     return None
 
 
-def _cache() -> Path:
+def cache() -> Path:
+    """The hub's cache folder, as the hub's own tools find it."""
     if "HF_HUB_CACHE" in os.environ:
         return Path(os.environ["HF_HUB_CACHE"])
     home = os.environ.get("HF_HOME")

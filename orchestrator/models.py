@@ -25,6 +25,7 @@ class Artefact(Strict):
     path: str | None = Field(default=None, description="Relative to recipes/, or absolute")
     hub: str | None = Field(default=None, description="Repository id on the Hugging Face hub")
     file: str | None = Field(default=None, description="File inside the hub repository")
+    bytes: int | None = Field(default=None, ge=1, description="Size of the weights as published")
 
     @model_validator(mode="after")
     def _one_place(self) -> Artefact:
@@ -51,8 +52,19 @@ class Tokens(Strict):
     mask: int
 
 
+class Attention(Strict):
+    """What the size of the KV cache follows from."""
+
+    full_layers: int = Field(ge=0)
+    sliding_layers: int = Field(ge=0)
+    window: int = Field(ge=1, description="Tokens a sliding layer keeps")
+    kv_heads: int = Field(ge=1)
+    head_dim: int = Field(ge=1)
+
+
 class TargetSpec(Strict):
     identity: str
+    attention: Attention | None = None
     artefacts: list[Artefact] = Field(min_length=1)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from backends import BACKENDS
@@ -29,7 +29,15 @@ class PlannedArm:
     plan: LaunchPlan
 
 
-def plan_arm(recipe: Recipe, arm: Arm) -> PlannedArm:
+@dataclass(frozen=True)
+class Serving:
+    """How a server differs that is there to be used and not to be measured."""
+
+    host: str
+    served_name: str
+
+
+def plan_arm(recipe: Recipe, arm: Arm, serving: Serving | None = None) -> PlannedArm:
     """The launch plan of one arm, for the engine found here or for its default version."""
     choice = recipe.engines.get(arm.backend, EngineChoice())  # type: ignore[call-overload]
     missing: Finding | None = None
@@ -60,6 +68,9 @@ def plan_arm(recipe: Recipe, arm: Arm) -> PlannedArm:
         extra_args=arm.engine_args,
         extra_env=dict(arm.env),
     )
+    if serving is not None:
+        name = serving.served_name
+        spec = replace(spec, purpose="serve", host=serving.host, served_name=name)
     plan = BACKENDS[arm.backend].plan(spec)
     if arm.simulated is not None:
         try:

@@ -114,6 +114,7 @@ async def _probe(
             on_sample=lambda _: None,
             should_stop=lambda: False,
             timeout_s=max(1.0, timeout_s),
+            headers=server.headers,
         )
     )
     while not (await asyncio.wait({running}, timeout=POLL_S))[0]:

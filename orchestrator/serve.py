@@ -31,7 +31,7 @@ from orchestrator.ready import wait_until_ready
 GRACE_S = 10.0
 """Between TERM and KILL."""
 HTTP_TIMEOUT_S = 10.0
-NO_OVERLAYS: Mapping[str, str] = MappingProxyType({})
+NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -46,17 +46,28 @@ class Server:
     _guard: subprocess.Popen[bytes] = field(repr=False)
     facts: Mapping[str, Any] = field(default_factory=dict)
     """What the plan's fact paths answered; one that did not answer is absent."""
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Sent with every request; they may hold an API key."""
+
+    @property
+    def guard_pid(self) -> int:
+        """The process whose end, or SIGTERM, ends the engine."""
+        return self._guard.pid
+
+    def ended(self, wait_s: float = 0.0) -> bool:
+        """Whether it has ended, or does within `wait_s`."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._guard.wait(wait_s)
+        return self._guard.poll() is not None
 
     def exit_reason(self, wait_s: float = 0.0) -> str | None:
         """None while it runs, else how it ended and the first cause in its log, on one line.
 
         A client sees a broken connection a moment before the process is gone; `wait_s` is for that.
         """
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._guard.wait(wait_s)
-        status = self._guard.poll()
-        if status is None:
+        if not self.ended(wait_s):
             return None
+        status = self._guard.returncode
         ended = _ended(status)
         if cause := first_cause(self.log):
             return f"{ended}: {cause}"
@@ -66,7 +77,13 @@ class Server:
     def get(self, path: str) -> httpx.Response:
         """Raises httpx.HTTPError, also for a status other than 2xx."""
         # No proxy between museorch and its child, and no certificates for plain HTTP.
-        response = httpx.get(self.url + path, timeout=HTTP_TIMEOUT_S, trust_env=False, verify=False)
+        response = httpx.get(
+            self.url + path,
+            headers=dict(self.headers),
+            timeout=HTTP_TIMEOUT_S,
+            trust_env=False,
+            verify=False,
+        )
         return response.raise_for_status()
 
     def metrics(self) -> str:
@@ -90,14 +107,20 @@ def serve(
     probe: Request,
     model: str,
     port: int | None = None,
-    overlay_paths: Mapping[str, str] = NO_OVERLAYS,
+    overlay_paths: Mapping[str, str] = NOTHING,
     on_progress: Callable[[str], None] | None = None,
+    on_start: Callable[[Server], None] | None = None,
+    secret_env: Mapping[str, str] = NOTHING,
+    headers: Mapping[str, str] = NOTHING,
+    detach: bool = False,
     grace_s: float = GRACE_S,
 ) -> Iterator[Server]:
     """Start `plan`, yield once it generated tokens for `probe`, end all its processes afterwards.
 
-    The log goes to `folder`/server.log. Raises InputError when `port` cannot be used, EngineError
-    when the engine does not come up.
+    The log goes to `folder`/server.log. `on_start` is told of the server before it is ready.
+    `secret_env` is the engine's alone. With `detach` the server goes on running when the block is
+    left without an exception, until its guard gets SIGTERM. Raises InputError when `port` cannot be
+    used, EngineError when the engine does not come up.
     """
     host = launch.host(plan.argv)
     port = launch.usable_port(host, port)
@@ -106,23 +129,30 @@ def serve(
     # Isolated and by path: neither the engine's modules nor the user's can get in the guard's way.
     command = [sys.executable, "-I", "-S", guard.__file__, "--log", str(log)]
     process = subprocess.Popen(
-        [*command, "--grace", str(grace_s), "--", *argv],
+        [*command, "--grace", str(grace_s), *(["--detach"] if detach else []), "--", *argv],
         cwd=folder,
-        env=launch.environment(os.environ, plan.env, argv[0]),
-        stdin=subprocess.PIPE,
+        env={**launch.environment(os.environ, plan.env, argv[0]), **secret_env},
+        stdin=subprocess.DEVNULL if detach else subprocess.PIPE,
         stdout=subprocess.PIPE,
         # A group, so that Ctrl-C is museorch's alone, but no session: Linux shares the CPU between
         # sessions first, and on a busy machine the client would get less of it than the engine.
-        process_group=0,
+        process_group=None if detach else 0,
+        start_new_session=detach,
     )
     pid: int | None = None
+    leave_running = False
     try:
         pid = _engine_pid(process, plan.backend)
-        server = Server(plan.backend, launch.url(host, port), port, pid, log, process)
+        url = launch.url(host, port)
+        server = Server(plan.backend, url, port, pid, log, process, headers=headers)
+        if on_start is not None:
+            on_start(server)
         wait_until_ready(server, plan, backend, probe, model, on_progress or _silent)
         yield replace(server, facts=_facts(server, plan.fact_paths))
+        leave_running = detach
     finally:
-        _stop(process, pid, grace_s)
+        if not leave_running:
+            _stop(process, pid, grace_s)
 
 
 def _engine_pid(process: subprocess.Popen[bytes], name: str) -> int:
@@ -140,9 +170,11 @@ def _engine_pid(process: subprocess.Popen[bytes], name: str) -> int:
 
 
 def _stop(process: subprocess.Popen[bytes], pid: int | None, grace_s: float) -> None:
-    assert process.stdin is not None
-    # Once the pipe is closed the guard ends everything, whatever happens to this process.
-    process.stdin.close()
+    if process.stdin is None:
+        process.terminate()
+    else:
+        # Once the pipe is closed the guard ends everything, whatever happens to this process.
+        process.stdin.close()
     limit = grace_s + guard.SWEEP_LIMIT_S + 5.0
     try:
         process.wait(limit)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from backends.base import SpecRecord
 from orchestrator.gpu import FAULTS
 from orchestrator.metrics import Phase
 from orchestrator.sample import Sample
@@ -59,25 +60,32 @@ def _drafting(phase: Phase, simulated_length: float | None) -> list[str]:
     if phase.speculation == "none":
         return []
     record = phase.record
-    if record is None:
-        return ["the engine reported nothing about speculation, so it may not have run"]
-    if record.steps == 0 or record.drafted == 0:
-        return ["the drafter was on, but nothing was drafted"]
-    tau = 1 + record.accepted / record.steps
-    if simulated_length is not None:
+    if record is not None and record.steps and record.drafted and simulated_length is not None:
+        tau = 1 + record.accepted / record.steps
         off = abs(tau / simulated_length - 1)
         told = f"acceptance length {tau:.2f} came of a simulated {simulated_length:.2f}"
         return [told] if off > SIMULATED_TOLERANCE else []
+    problem = drafting_problem(record)
+    return [problem] if problem is not None else []
+
+
+def drafting_problem(record: SpecRecord | None) -> str | None:
+    """Why a drafter that was on is of no use; None where its drafts are accepted."""
+    if record is None:
+        return "the engine reported nothing about speculation, so it may not have run"
+    if record.steps == 0 or record.drafted == 0:
+        return "the drafter was on, but nothing was drafted"
+    tau = 1 + record.accepted / record.steps
     if tau < MIN_ACCEPTANCE_LENGTH:
-        return [
+        return (
             f"the drafter is hardly ever accepted (acceptance length {tau:.2f}): "
             "a fault, not a speed"
-        ]
+        )
     positions = record.per_position
     if positions and positions[0] / record.steps < MIN_FIRST_POSITION:
         share = positions[0] / record.steps
-        return [f"only {share:.0%} of first drafts are accepted: a fault, not a speed"]
-    return []
+        return f"only {share:.0%} of first drafts are accepted: a fault, not a speed"
+    return None
 
 
 def _another_server(server: Mapping[str, Any]) -> list[str]:

@@ -70,7 +70,7 @@ def install(
     chosen = device or engines.default_device()
     for name in dict.fromkeys(names):
         wanted = version or engines.default_version(name, chosen)
-        with _progress(f"{name} {wanted} ({chosen})") as report:
+        with progress_line(f"{name} {wanted} ({chosen})") as report:
             engine = engines.install(name, wanted, chosen, report, force=force)
         print(f"{engine.name}: {engine.executable}")
 
@@ -135,7 +135,7 @@ def _check_known(name: str, known: Iterable[str]) -> None:
 
 
 @contextmanager
-def _progress(label: str) -> Iterator[Callable[[str], None]]:
+def progress_line(label: str) -> Iterator[Callable[[str], None]]:
     """A line that is kept up to date on a terminal, one line a step elsewhere; to stderr."""
     import time
 

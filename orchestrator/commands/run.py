@@ -102,7 +102,7 @@ def _run(
     else:
         run = flow.create(job, out if out is not None else new_run_path(job.recipe.name))
     interrupted = False
-    with Progress(quiet=quiet, lines=as_json) as progress, _ended_by_signals():
+    with Progress(quiet=quiet, lines=as_json) as progress, ended_by_signals():
         progress.note(f"run directory: {run.path}")
         try:
             flow.execute(job, run, progress)
@@ -159,7 +159,7 @@ def _conclude(run: RunDirectory, as_json: bool, *, interrupted: bool = False) ->
 
 
 @contextmanager
-def _ended_by_signals() -> Iterator[None]:
+def ended_by_signals() -> Iterator[None]:
     """TERM and HUP end a run as Ctrl-C does: servers stopped, partial results kept."""
 
     def stop(_signum: int, _frame: FrameType | None) -> None:

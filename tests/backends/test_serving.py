@@ -15,8 +15,8 @@ def kind(backend: str) -> Literal["hf", "gguf"]:
     return "gguf" if backend == "llamacpp" else "hf"
 
 
-def served(backend: str, **changes: object) -> tuple[str, ...]:
-    asked = spec("dflash", format_=kind(backend), purpose="serve", **changes)
+def served(backend: str) -> tuple[str, ...]:
+    asked = spec("dflash", format_=kind(backend), purpose="serve")
     return BACKENDS[backend].plan(asked).argv
 
 

@@ -1,0 +1,305 @@
+"""up, ps, status, logs, down, restart and top."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from contextlib import ExitStack
+from itertools import count
+from typing import TYPE_CHECKING, Literal
+
+import typer
+
+if TYPE_CHECKING:
+    from orchestrator.up.choose import Choice, Options
+    from orchestrator.up.start import Up
+
+KEY = "MUSEORCH_API_KEY"
+JSON = typer.Option(False, "--json", help="Print JSON.")
+NAME = typer.Argument(None, help="A server. Not needed where there is only one.")
+IN_PLACE = typer.Option(
+    False, "--patch-in-place", help="Also patch an engine that museorch does not own."
+)
+
+
+def register(app: typer.Typer) -> None:
+    """Add this module's commands to the top level."""
+    for command in (up, ps, status, logs, down, restart, top):
+        app.command()(command)
+
+
+def up(
+    recipe: str | None = typer.Argument(None, help="Serve an arm of this recipe."),
+    arm: str | None = typer.Option(None, "--arm", help="Which arm of the recipe."),
+    model: str | None = typer.Option(
+        None, "--model", help="muse-glimmer-30b or tiny-muse. [default: by whether a GPU is here]"
+    ),
+    backend: Literal["vllm", "sglang", "llamacpp"] | None = typer.Option(
+        None, "--backend", help="[default: the first that fits]"
+    ),
+    speculation: Literal["dflash", "dspark", "none"] | None = typer.Option(
+        None, "--speculation", help="[default: dflash]"
+    ),
+    quant: str | None = typer.Option(None, "--quant", help="[default: the first that fits]"),
+    draft_tokens: int | None = typer.Option(
+        None, "--draft-tokens", help="K. [default: the most the drafter was trained for]", min=1
+    ),
+    context_length: int | None = typer.Option(
+        None, "--context-length", help="Tokens a request. [default: 16384 at most]", min=16
+    ),
+    slots: int | None = typer.Option(
+        None, "--slots", help="Requests at a time. [default: 4]", min=1, max=1024
+    ),
+    device: Literal["cpu", "cuda"] | None = typer.Option(
+        None, "--device", help="[default: cuda where a GPU is]"
+    ),
+    threads: int | None = typer.Option(None, "--threads", help="CPU threads.", min=1),
+    host: str = typer.Option("127.0.0.1", "--host", help="Others than loopback need an API key."),
+    port: int | None = typer.Option(None, "--port", help="[default: a free one from 8000 on]"),
+    api_key: str | None = typer.Option(
+        None, "--api-key", envvar=KEY, show_envvar=True, help="What requests must bring."
+    ),
+    name: str | None = typer.Option(None, "--name", help="[default: MODEL-BACKEND-SPECULATION]"),
+    detach: bool = typer.Option(False, "--detach", "-d", help="Leave it running and return."),
+    dry_run: bool = typer.Option(False, "--dry-run", help="Show what would be started."),
+    as_json: bool = JSON,
+    patch_in_place: bool = IN_PLACE,
+) -> None:
+    """Serve Muse Glimmer with a drafter, as an OpenAI-compatible endpoint on this machine.
+
+    Without --detach it stays until Ctrl-C.
+    """
+    from orchestrator.up.choose import Options, choose
+
+    _keep_key_out_of_argv()
+    options = Options(
+        recipe=recipe,
+        arm=arm,
+        model=model,
+        device=device,
+        backend=backend,
+        speculation=speculation,
+        quant=quant,
+        draft_tokens=draft_tokens,
+        context_length=context_length,
+        slots=slots,
+        threads=threads,
+        host=host,
+        port=port,
+    )
+    choice = choose(options)
+    if dry_run:
+        _dry_run(choice, options, api_key, as_json)
+        return
+    _start(choice, options, name or choice.name, api_key, detach, patch_in_place, as_json)
+
+
+def _dry_run(choice: Choice, options: Options, key: str | None, as_json: bool) -> None:
+    from dataclasses import asdict
+
+    from orchestrator.plan import plan_json
+    from orchestrator.up.show import dry_text
+    from orchestrator.up.start import check_access
+
+    check_access(options, choice, key)
+    if as_json:
+        budget = {**asdict(choice.budget), "needed": choice.budget.needed}
+        _print_json({"schema": 1, "plan": plan_json(choice.planned), "memory": budget})
+    else:
+        print(dry_text(choice))
+    if (problem := choice.problem()) is not None:
+        raise problem
+
+
+def _start(
+    choice: Choice,
+    options: Options,
+    name: str,
+    key: str | None,
+    detach: bool,
+    patch_in_place: bool,
+    as_json: bool,
+) -> None:
+    from orchestrator.commands.engines import progress_line
+    from orchestrator.commands.run import ended_by_signals
+    from orchestrator.up.live import public
+    from orchestrator.up.show import memory_text, up_text
+    from orchestrator.up.start import start
+    from orchestrator.up.state import check_name
+
+    check_name(name)
+    print(f"{name}: memory\n{memory_text(choice.budget)}", file=sys.stderr)
+    for finding in choice.planned.plan.findings:
+        if finding.level == "warning":
+            print(f"warning: {finding.text} {finding.fix or ''}".rstrip(), file=sys.stderr)
+    ready = False
+    try:
+        with ended_by_signals(), ExitStack() as stack:
+            with progress_line(name) as report:
+                running = stack.enter_context(
+                    start(
+                        choice,
+                        options,
+                        name=name,
+                        key=key,
+                        detach=detach,
+                        patch_in_place=patch_in_place,
+                        on_progress=report if sys.stderr.isatty() else _seldom(report),
+                    )
+                )
+            ready = True
+            if as_json:
+                _print_json({"schema": 1, **public(running.state)})
+            else:
+                print(up_text(running), flush=True)
+            if not detach:
+                _hold(running)
+    except KeyboardInterrupt:
+        print(f"{name}: stopped {'' if ready else 'before it was ready'}".rstrip(), file=sys.stderr)
+        raise typer.Exit(130) from None
+
+
+def _seldom(report: Callable[[str], None]) -> Callable[[str], None]:
+    """In a file, one line of a long wait in ten is enough."""
+    waits = count()
+
+    def told(text: str) -> None:
+        if not text.startswith("waiting for") or next(waits) % 10 == 9:
+            report(text)
+
+    return told
+
+
+def _hold(running: Up) -> None:
+    """Until Ctrl-C or `down`, which are clean ends. EngineError when the engine ends by itself."""
+    from backends.errors import InputError
+    from orchestrator.up.state import find
+
+    state, server = running.state, running.server
+    try:
+        while not server.ended(wait_s=1.0):
+            pass
+    except KeyboardInterrupt:
+        print(f"{state.name}: stopping", file=sys.stderr)
+        return
+    try:
+        asked = find(state.name).phase == "stopping"
+    except InputError:
+        asked = True
+    if not asked:
+        raise server.failure(f"the engine ended: {server.exit_reason()}")
+    print(f"{state.name}: stopped by museorch down", file=sys.stderr)
+
+
+def ps(as_json: bool = JSON) -> None:
+    """List the servers that `up` started."""
+    from orchestrator.up.live import public
+    from orchestrator.up.show import ps_text
+    from orchestrator.up.state import everyone
+
+    states = everyone()
+    if as_json:
+        _print_json({"schema": 1, "servers": [public(state) for state in states]})
+    else:
+        print(ps_text(states))
+
+
+def status(
+    name: str | None = NAME,
+    interval: float = typer.Option(1.0, "--interval", help="Seconds to look.", min=0.1, max=60),
+    as_json: bool = JSON,
+) -> None:
+    """Throughput and acceptance of a server now. Exit status 1 where it does not run."""
+    from orchestrator.up.live import look, public
+    from orchestrator.up.show import status_text
+    from orchestrator.up.state import only
+
+    state = only(name)
+    (live,) = look([state], os.environ.get(KEY), interval)
+    if as_json:
+        _print_json({"schema": 1, **public(state, live)})
+    else:
+        print(status_text(state, live))
+    if live.standing != "running":
+        raise typer.Exit(1)
+
+
+def logs(
+    name: str | None = NAME,
+    follow: bool = typer.Option(False, "--follow", "-f", help="Wait for more."),
+    lines: int = typer.Option(100, "--lines", "-n", help="From the end.", min=0),
+) -> None:
+    """Print a server's log, also that of a start that failed."""
+    from orchestrator.up.logs import log_of, tail
+
+    log, running = log_of(name)
+    try:
+        for line in tail(log, lines, running if follow else lambda: False):
+            print(line, flush=follow)
+    except KeyboardInterrupt:
+        raise typer.Exit(0) from None
+
+
+def down(
+    name: str | None = NAME,
+    everything: bool = typer.Option(False, "--all", help="End every server."),
+) -> None:
+    """End a server and remove what is kept of it."""
+    from orchestrator.up import state as book
+    from orchestrator.up import stop
+
+    for state in book.everyone() if everything else [book.only(name)]:
+        ended = stop.down(state)
+        print(f"{state.name}: {'ended' if ended else 'had ended; what was left is removed'}")
+
+
+def restart(name: str | None = NAME, patch_in_place: bool = IN_PLACE) -> None:
+    """End a server and start it again as it was asked for, on the same port, detached."""
+    from backends.errors import InputError
+    from orchestrator.up import state as book
+    from orchestrator.up import stop
+    from orchestrator.up.choose import choose
+
+    state = book.only(name)
+    key = os.environ.get(KEY)
+    if state.needs_key and key is None:
+        raise InputError("its API key is not kept.", where=state.name, fix=f"Set {KEY}.")
+    stop.down(state)
+    choice = choose(state.options)
+    _start(choice, state.options, state.name, key, True, patch_in_place, False)
+
+
+def top() -> None:
+    """Watch all servers: throughput, acceptance by position, queue, GPUs. Ctrl-C ends it."""
+    from rich.console import Console
+
+    from orchestrator.up.top import watch
+
+    try:
+        watch(Console(), os.environ.get(KEY))
+    except KeyboardInterrupt:
+        raise typer.Exit(0) from None
+
+
+def _keep_key_out_of_argv() -> None:
+    """Start this program again with the key in its environment, where `ps` does not show it."""
+    words = sys.orig_argv
+    kept: list[str] = []
+    key: str | None = None
+    rest = iter(words)
+    for word in rest:
+        if word == "--api-key":
+            key = next(rest, None)
+        elif word.startswith("--api-key="):
+            key = word.removeprefix("--api-key=")
+        else:
+            kept.append(word)
+    if key is not None:
+        os.execve(sys.executable, [sys.executable, *kept[1:]], {**os.environ, KEY: key})
+
+
+def _print_json(data: object) -> None:
+    import json
+
+    print(json.dumps(data, indent=1, ensure_ascii=False))

@@ -1,0 +1,285 @@
+"""What to serve: a recipe's arm, or of what the model has the first that fits this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from backends import BACKENDS
+from backends.base import Device
+from backends.errors import EngineError, InputError, MuseorchError
+from orchestrator.document import Location
+from orchestrator.engines import default_device
+from orchestrator.expand import Arm, expand
+from orchestrator.hub import NotFetched, cache
+from orchestrator.launch import DEFAULT_HOST
+from orchestrator.models import LoadedModel, load_model
+from orchestrator.plan import PlannedArm, Serving, plan_arm, unrunnable
+from orchestrator.recipe import Recipe, load_recipe
+from orchestrator.run import find_recipe
+from orchestrator.up.memory import GIB, Budget, Space, budget, space
+from orchestrator.up.preflight import machine_findings, memory_arguments
+
+ORDER: Mapping[Device, tuple[str, ...]] = {
+    "cuda": ("vllm", "sglang", "llamacpp"),
+    "cpu": ("llamacpp", "vllm", "sglang"),
+}
+"""Where nothing is asked for: the fastest that fits a GPU, the lightest on a CPU."""
+CONTEXT = 16384
+SLOTS = 4
+FLAGS = {"quantisation": "--quant", "speculation": "--speculation", "backend": "--backend"}
+
+
+@dataclass(frozen=True)
+class Options:
+    """What was asked for; None leaves it to museorch. Holds no secret, so it can be kept."""
+
+    recipe: str | None = None
+    arm: str | None = None
+    model: str | None = None
+    device: Device | None = None
+    backend: str | None = None
+    speculation: str | None = None
+    quant: str | None = None
+    draft_tokens: int | None = None
+    context_length: int | None = None
+    slots: int | None = None
+    threads: int | None = None
+    host: str = DEFAULT_HOST
+    port: int | None = None
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One arm, planned for serving, with what it needs."""
+
+    recipe: Recipe
+    near: Path
+    """The folder its relative paths start from."""
+    model: LoadedModel
+    planned: PlannedArm
+    budget: Budget
+
+    @property
+    def arm(self) -> Arm:
+        return self.planned.arm
+
+    @property
+    def name(self) -> str:
+        return f"{self.model.model.name}-{self.arm.backend}-{self.arm.speculation}"
+
+    def problem(self) -> MuseorchError | None:
+        """Why it cannot be started here: what no one can help first."""
+        errors = [f for f in self.planned.plan.findings if f.level == "error"]
+        if errors:
+            return unrunnable([self.planned])
+        if not self.budget.fits:
+            return _too_little(self)
+        return _not_fetched(self) or unrunnable([self.planned])
+
+
+class CommandLine:
+    """Complaints about an arm that was made of flags name the flag."""
+
+    def where(self, at: Location) -> str:
+        return FLAGS.get(str(at[-1]), str(at[-1]))
+
+
+def choose(options: Options) -> Choice:
+    """The first that can run here now, else the first that fits. What it lacks is its `problem`.
+
+    Raises InputError for what the recipe or the model does not have.
+    """
+    choices = list(_recipe_choices(options) if options.recipe else _model_choices(options))
+    for choice in choices:
+        if choice.problem() is None:
+            return choice
+    fitting = [one for one in choices if one.budget.fits and not _errors(one)]
+    return (fitting or choices)[0]
+
+
+def _errors(choice: Choice) -> bool:
+    return any(finding.level == "error" for finding in choice.planned.plan.findings)
+
+
+def _recipe_choices(options: Options) -> Iterator[Choice]:
+    path = find_recipe(str(options.recipe))
+    recipe, document = load_recipe(path)
+    if options.model is not None and options.model != recipe.model:
+        raise InputError(
+            f"the recipe serves {recipe.model}, not {options.model}.",
+            where="--model",
+            fix="Leave one of them out.",
+        )
+    model = load_model(recipe.model, path.parent)
+    arms = expand(recipe, document, model)
+    wanted = [arm for arm in arms if _asked_for(arm, options)]
+    if not wanted:
+        known = ", ".join(arm.id for arm in arms)
+        raise InputError("no arm of the recipe is that.", where=str(path), fix=f"It has: {known}.")
+    here = space(recipe.device)
+    for arm in wanted:
+        if arm.simulated is not None:
+            raise InputError(
+                "its acceptance is simulated, so what it says means nothing.",
+                where=arm.id,
+                fix="Choose another with --arm.",
+            )
+        yield _choice(_served(recipe, options), path.parent, model, arm, options, here)
+
+
+def _asked_for(arm: Arm, options: Options) -> bool:
+    pairs = (
+        (options.arm, arm.id),
+        (options.backend, arm.backend),
+        (options.speculation, arm.speculation),
+        (options.quant, arm.target.quantisation),
+        (options.draft_tokens, arm.draft_tokens),
+    )
+    return all(asked is None or asked == has for asked, has in pairs)
+
+
+def _model_choices(options: Options) -> Iterator[Choice]:
+    if options.arm is not None:
+        raise InputError("an arm is part of a recipe, and no recipe is named.", where="--arm")
+    device = options.device or default_device()
+    fallback = "muse-glimmer-30b" if device == "cuda" else "tiny-muse"
+    model = load_model(options.model if options.model is not None else fallback, Path())
+    if options.backend is not None and options.backend not in BACKENDS:
+        known = ", ".join(sorted(BACKENDS))
+        raise InputError(f"no backend {options.backend!r}.", where="--backend", fix=known)
+    here = space(device)
+    last: InputError | None = None
+    found = False
+    for backend, quant in _candidates(options, model, device):
+        recipe = _recipe(options, model, device, backend, quant)
+        try:
+            (arm,) = expand(recipe, CommandLine(), model)
+        except InputError as error:
+            last = error
+            continue
+        found = True
+        yield _choice(recipe, Path(), model, arm, options, here)
+    if not found:
+        raise last or InputError(f"{model.model.name} has no weights for {options.backend}.")
+
+
+def _candidates(options: Options, model: LoadedModel, device: Device) -> Iterator[tuple[str, str]]:
+    """Backend and quantisation: every engine in its own format before any in a second one.
+
+    Within a format in the order of the model file, which is the order of preference.
+    """
+    backends = [options.backend] if options.backend is not None else ORDER[device]
+    if options.quant is not None:
+        yield from ((backend, options.quant) for backend in backends)
+        return
+    artefacts = model.model.target.artefacts
+    for choice in range(max(len(BACKENDS[backend].formats) for backend in backends)):
+        for backend in backends:
+            for kind in BACKENDS[backend].formats[choice : choice + 1]:
+                yield from ((backend, a.quantisation) for a in artefacts if a.format == kind)
+
+
+def _recipe(
+    options: Options, model: LoadedModel, device: Device, backend: str, quant: str
+) -> Recipe:
+    """The recipe that the flags stand for."""
+    has = model.model
+    speculation = options.speculation or ("dflash" if "dflash" in has.drafters else "none")
+    prompts = "chat" if "chat" in has.prompts else next(iter(has.prompts), "")
+    data: dict[str, Any] = {
+        "schema": 1,
+        "name": "up",
+        "model": has.name,
+        "device": device,
+        "workload": {"prompts": prompts, "concurrency": SLOTS},
+        "serve": {
+            "context_length": min(has.max_context, CONTEXT),
+            "kv_dtype": "f16" if backend == "llamacpp" and device == "cuda" else "bf16",
+        },
+        "arms": [
+            {
+                "backend": backend,
+                "speculation": speculation,
+                "quantisation": quant,
+                "draft_tokens": options.draft_tokens,
+            }
+        ],
+    }
+    return _served(Recipe.model_validate(data), options)
+
+
+def _served(recipe: Recipe, options: Options) -> Recipe:
+    """`recipe` with what the flags say of the server."""
+    asked = {
+        "context_length": options.context_length,
+        "threads": options.threads,
+        "port": options.port,
+    }
+    changes = {name: value for name, value in asked.items() if value is not None}
+    workload = recipe.workload
+    if options.slots is not None:
+        workload = workload.model_copy(update={"concurrency": [options.slots]})
+    serve = recipe.serve.model_copy(update=changes)
+    return recipe.model_copy(update={"serve": serve, "workload": workload})
+
+
+def _choice(
+    recipe: Recipe,
+    near: Path,
+    model: LoadedModel,
+    arm: Arm,
+    options: Options,
+    here: Space | None,
+) -> Choice:
+    limit = model.model.max_context
+    if recipe.serve.context_length > limit:
+        raise InputError(
+            f"a context of {recipe.serve.context_length} is above the {limit} of "
+            f"{model.model.name}.",
+            where="--context-length",
+            fix=f"Use at most {limit}.",
+        )
+    serving = Serving(options.host, model.model.name)
+    arm = replace(arm, engine_args=(*memory_arguments(arm, recipe.device, here), *arm.engine_args))
+    planned = plan_arm(recipe, arm, serving)
+    needs = budget(arm.backend, planned.spec, model.model, here)
+    found = (*planned.plan.findings, *machine_findings(planned.spec, arm.backend))
+    planned = replace(planned, plan=replace(planned.plan, findings=found))
+    return Choice(recipe, near, model, planned, needs)
+
+
+def _not_fetched(choice: Choice) -> MuseorchError | None:
+    """Everything that has to be brought here, at once."""
+    arm = choice.arm
+    parts = [arm.target, *([arm.drafter.weights] if arm.drafter else [])]
+    commands = [weights.fetch for weights in parts if weights.fetch is not None]
+    try:
+        choice.model.tokenizer_folder()
+    except NotFetched as error:
+        whole = error.command.rsplit(" ", 1)[0]
+        commands += [] if whole in commands else [error.command]
+    if not commands:
+        return None
+    return EngineError(
+        f"{len(commands)} of its parts are not in the hub cache ({cache()}).",
+        where=choice.name,
+        fix=f"Fetch them: {' && '.join(commands)}",
+    )
+
+
+def _too_little(choice: Choice) -> MuseorchError:
+    needs, here = choice.budget, choice.budget.space
+    assert here is not None
+    parts = ", ".join(
+        f"{part.name} {part.size / GIB:.1f}" for part in needs.parts if part.size is not None
+    )
+    return EngineError(
+        f"needs {needs.needed / GIB:.1f} GiB ({parts}), and of {here.name} "
+        f"{here.free / GIB:.1f} GiB are free.",
+        where=choice.name,
+        fix="Choose a smaller --quant or another --backend, fewer --slots, a shorter "
+        "--context-length, or free memory.",
+    )

@@ -1,0 +1,252 @@
+"""From a choice to a server that answers, drafts, and is known to every later museorch."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+from backends import BACKENDS
+from backends.base import Request, SpecRecord
+from backends.errors import EngineError, InputError
+from orchestrator import patching
+from orchestrator.client import PhaseContext, run_phase
+from orchestrator.counters import Counters, delta, scrape, spec_record
+from orchestrator.launch import url, usable_port
+from orchestrator.overlay import materialise
+from orchestrator.recipe import KNOWN_MODES
+from orchestrator.serve import Server, serve
+from orchestrator.up import state as book
+from orchestrator.up.choose import Choice, Options
+from orchestrator.up.process import process
+from orchestrator.up.state import State
+from orchestrator.validity import drafting_problem
+from orchestrator.workload import render_prompts, render_requests
+
+FIRST_PORT = 8000
+PORTS = 100
+GATE_PROMPTS = 4
+GATE_TOKENS = 32
+GATE_TIMEOUT_S = 300.0
+KEY_CHARACTERS = 16
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
+
+
+@dataclass(frozen=True)
+class Up:
+    """A server that passed its gate."""
+
+    state: State
+    server: Server
+    record: SpecRecord | None
+    """Speculation over the gate's requests; None without a drafter."""
+    patches: tuple[str, ...]
+    slot_context: int | None
+    """As the engine tells it."""
+
+
+def check_access(options: Options, choice: Choice, key: str | None) -> None:
+    """Others reach a server only with a key, and a key goes only where no one else reads it."""
+    if options.host not in LOOPBACK and key is None:
+        raise InputError(
+            f"{options.host} can be reached by others, so an API key is needed.",
+            where="--host",
+            fix="Set MUSEORCH_API_KEY, or give --api-key.",
+        )
+    if key is None:
+        return
+    if len(key) < KEY_CHARACTERS or not key.isprintable() or set(key) & set(" ,"):
+        raise InputError(
+            f"an API key has at least {KEY_CHARACTERS} characters, none of them a space or a "
+            "comma.",
+            where="--api-key",
+        )
+    if choice.planned.plan.key_env is None:
+        raise InputError(
+            f"{choice.arm.backend} shows its key in its own log and arguments, so museorch does "
+            "not give it one.",
+            where="--api-key",
+            fix="Leave --host at 127.0.0.1 and put a proxy that checks keys before it, or use "
+            "another --backend.",
+        )
+
+
+@contextmanager
+def start(
+    choice: Choice,
+    options: Options,
+    *,
+    name: str,
+    key: str | None,
+    detach: bool,
+    patch_in_place: bool,
+    on_progress: Callable[[str], None],
+) -> Iterator[Up]:
+    """Start, wait for a real generation, check that drafts are accepted, yield.
+
+    With `detach` the server outlives the block. On any failure nothing but its log is left.
+    Raises InputError, EngineError, PatchError.
+    """
+    check_access(options, choice, key)
+    if (problem := choice.problem()) is not None:
+        raise problem
+    requests = _gate_requests(choice)
+    with book.claim(name) as taken:
+        port = _port(options.host, choice.recipe.serve.port, taken)
+        state = _first_state(choice, options, name, port, key, detach)
+        book.write(state)
+    done = False
+    try:
+        patches = _patch(choice, patch_in_place)
+        overlays = {
+            overlay.placeholder: str(materialise(overlay, state.folder / "overlays"))
+            for overlay in choice.planned.plan.overlays
+        }
+
+        def known(server: Server) -> None:
+            nonlocal state
+            state = replace(state, guard=process(server.guard_pid), engine=process(server.pid))
+            book.write(state)
+
+        plan, backend = choice.planned.plan, BACKENDS[choice.arm.backend]
+        headers = {"Authorization": f"Bearer {key}"} if key is not None else {}
+        with serve(
+            plan,
+            backend,
+            folder=state.folder,
+            probe=replace(requests[0], max_tokens=2),
+            model=choice.planned.spec.served_name,
+            port=port,
+            overlay_paths=overlays,
+            on_progress=on_progress,
+            on_start=known,
+            secret_env={str(plan.key_env): key} if key is not None else {},
+            headers=headers,
+            detach=detach,
+        ) as server:
+            state.log.chmod(0o600)
+            record = _gate(choice, server, requests, headers, on_progress)
+            state = replace(state, phase="ready")
+            book.write(state)
+            yield Up(state, server, record, patches, backend.slot_context(server.facts))
+        done = True
+    finally:
+        if not (done and detach):
+            book.drop(state, keep_log=not done)
+
+
+def _gate_requests(choice: Choice) -> tuple[Request, ...]:
+    recipe = choice.recipe
+    room = recipe.serve.context_length // 2
+    workload = recipe.workload.model_copy(
+        update={
+            "count": min(GATE_PROMPTS, recipe.workload.count),
+            "output_tokens": min(GATE_TOKENS, room),
+            "stop": "fixed",
+        }
+    )
+    recipe = recipe.model_copy(update={"workload": workload})
+    prompts = render_prompts(recipe, choice.model, choice.near)
+    end = choice.model.model.tokens.end
+    return render_requests(prompts, recipe, KNOWN_MODES["greedy"], end)
+
+
+def _gate(
+    choice: Choice,
+    server: Server,
+    requests: tuple[Request, ...],
+    headers: Mapping[str, str],
+    on_progress: Callable[[str], None],
+) -> SpecRecord | None:
+    """A few greedy requests. EngineError where they fail or their drafts are not accepted."""
+    arm, backend = choice.arm, BACKENDS[choice.arm.backend]
+    if arm.drafter is None:
+        return None
+    on_progress("checking that drafts are accepted")
+    before = scrape(server.metrics(), backend.counters)
+    samples = run_phase(
+        server.url,
+        backend,
+        choice.planned.spec.served_name,
+        requests,
+        concurrency=1,
+        context=PhaseContext(arm.id, "gate", 0),
+        on_sample=lambda _: None,
+        should_stop=lambda: server.exit_reason() is not None,
+        timeout_s=GATE_TIMEOUT_S,
+        headers=headers,
+    )
+    failed = [sample.error for sample in samples if sample.error is not None]
+    if failed:
+        raise server.failure(f"a first request failed: {failed[0]}")
+    after = scrape(server.metrics(), backend.counters)
+    # An engine that tells only some of its counters is asked through its answers.
+    phase = delta(before, after) if after.accepted is not None else Counters()
+    told = [sample.server for sample in samples]
+    record = spec_record(phase, told, choice.planned.plan.draft_tokens)
+    if (problem := drafting_problem(record)) is not None:
+        raise EngineError(
+            f"{problem}.",
+            where=choice.name,
+            fix=f"Check it: museorch lint {arm.drafter.weights.path} --target {arm.target.path}; "
+            "or serve with --speculation none.",
+        )
+    return record
+
+
+def _port(host: str, asked: int | None, taken: Collection[int]) -> int:
+    """The one asked for, or the first free one from 8000 on, or any free one."""
+    if asked is not None:
+        return usable_port(host, asked)
+    for port in range(FIRST_PORT, FIRST_PORT + PORTS):
+        if port in taken:
+            continue
+        try:
+            return usable_port(host, port)
+        except InputError:
+            continue
+    return usable_port(host, None)
+
+
+def _first_state(
+    choice: Choice, options: Options, name: str, port: int, key: str | None, detach: bool
+) -> State:
+    arm, spec = choice.arm, choice.planned.spec
+    return State(
+        name=name,
+        phase="starting",
+        owner=process(os.getpid()),
+        options=replace(options, port=port),
+        backend=arm.backend,
+        engine_version=spec.engine_version,
+        model=spec.served_name,
+        speculation=arm.speculation,
+        draft_tokens=choice.planned.plan.draft_tokens,
+        quantisation=arm.target.quantisation,
+        device=spec.device,
+        slots=spec.slots,
+        context_length=spec.context_length,
+        host=options.host,
+        port=port,
+        url=url(options.host, port),
+        started=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        needs_key=key is not None,
+        detached=detach,
+    )
+
+
+def _patch(choice: Choice, in_place: bool) -> tuple[str, ...]:
+    engine, wanted = choice.planned.engine, choice.planned.plan.patches
+    assert engine is not None, "problem() has been asked"
+    if engine.packages is None or not wanted:
+        return ()
+    known = BACKENDS[choice.arm.backend].patches
+    applied = patching.ensure(
+        engine.packages,
+        [patch for patch in known.values() if patch.id in wanted],
+        owned=engine.owned,
+        in_place=in_place,
+    )
+    return tuple(patch.id for patch in applied)

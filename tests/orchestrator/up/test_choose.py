@@ -1,0 +1,133 @@
+"""What is picked for which machine. A script stands in for nvidia-smi; no GPU is needed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from backends.errors import EngineError, InputError
+from orchestrator.up.choose import Choice, Options, choose
+from orchestrator.up.memory import GIB, budget, space
+
+
+@pytest.fixture(autouse=True)
+def nothing_fetched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.setenv("MUSEORCH_HOME", str(tmp_path / "cache"))
+
+
+def card(folder: Path, monkeypatch: pytest.MonkeyPatch, free: int, total: int) -> None:
+    """A GPU with this much memory in MiB, as nvidia-smi tells it."""
+    tools = folder / "tools"
+    tools.mkdir()
+    (tools / "nvidia-smi").write_text(f"#!/bin/sh\necho 'A, GPU, {free}, {total}'\n")
+    (tools / "nvidia-smi").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tools}:/bin:/usr/bin")
+
+
+def chosen(**options: object) -> Choice:
+    values = {"model": "muse-glimmer-30b", "device": "cuda", **options}
+    return choose(Options(**values))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("gib", "backend", "quantisation"),
+    [(24, "llamacpp", "q4_k_m"), (32, "llamacpp", "q4_k_m"), (80, "vllm", "bf16")],
+)
+def test_what_fits_the_card(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    gib: int,
+    backend: str,
+    quantisation: str,
+) -> None:
+    card(tmp_path, monkeypatch, gib * 1024 - 500, gib * 1024)
+    choice = chosen()
+    assert (choice.arm.backend, choice.arm.target.quantisation) == (backend, quantisation)
+    assert choice.arm.speculation == "dflash"
+    assert choice.budget.fits
+
+
+def test_what_was_asked_for_is_not_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    card(tmp_path, monkeypatch, 24_000, 24_576)
+    problem = chosen(backend="vllm").problem()
+    assert isinstance(problem, EngineError)
+    assert "weights 55.1, drafter 4.8" in problem.message
+    assert "23.4 GiB are free" in problem.message
+
+
+def test_vllm_is_given_a_share_that_is_free(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    card(tmp_path, monkeypatch, 70_000, 81_920)
+    argv = chosen(backend="vllm").planned.plan.argv
+    assert argv[argv.index("--gpu-memory-utilization") + 1] == "0.83"
+
+
+def test_everything_to_fetch_is_named_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    card(tmp_path, monkeypatch, 81_000, 81_920)
+    problem = chosen(backend="vllm").problem()
+    assert problem is not None
+    assert problem.fix == (
+        "Fetch them: hf download meta-models/Muse-Glimmer-30B && "
+        "hf download meta-models/Muse-Glimmer-30B-assistant"
+    )
+
+
+def test_a_card_that_cannot_be_read_stops_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    choice = chosen(backend="vllm")
+    assert choice.budget.space is None
+    assert choice.budget.fits
+
+
+def test_the_kv_cache_of_the_published_target() -> None:
+    """A token is 2 x 2 heads x 128 x 2 bytes a layer; a sliding layer keeps 2048 and a batch."""
+    choice = chosen(backend="llamacpp", speculation="none", slots=2, context_length=8192)
+    (kv,) = [part for part in choice.budget.parts if part.name == "KV cache"]
+    assert kv.size == 2 * 1024 * (13 * 8192 + 39 * 2560)
+
+
+def test_the_size_of_files_is_read_from_disk() -> None:
+    choice = choose(Options(model="tiny-muse", device="cpu", backend="llamacpp"))
+    sizes = {part.name: part.size for part in choice.budget.parts}
+    arm = choice.arm
+    assert arm.drafter is not None
+    assert sizes["weights"] == Path(arm.target.path).stat().st_size
+    assert sizes["drafter"] == Path(arm.drafter.weights.path).stat().st_size
+    needs = budget("vllm", choice.planned.spec, choice.model.model, space("cpu"))
+    assert needs.needed - choice.budget.needed == 2 * GIB, "vLLM's margin is larger"
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"quant": "q9"}, "--quant: muse-glimmer-30b has no"),
+        ({"model": "muse"}, 'unknown model "muse"'),
+        ({"arm": "x"}, "--arm: an arm is part of a recipe"),
+        ({"backend": "llamacpp", "speculation": "dspark"}, "--speculation: no dspark drafter"),
+        ({"draft_tokens": 99}, "K 99 is above the 15 drafts"),
+        ({"context_length": 10**6}, "above the 131072"),
+    ],
+)
+def test_what_there_is_not(options: dict[str, object], words: str) -> None:
+    with pytest.raises(InputError) as error:
+        chosen(**options)
+    assert words in error.value.message
+
+
+def test_a_recipes_arm_is_chosen_by_flags() -> None:
+    recipe = "muse-glimmer-30b/bf16"
+    choice = choose(Options(recipe=recipe, backend="sglang", speculation="dspark", slots=3))
+    assert choice.arm.id == "sglang-dspark"
+    assert choice.planned.spec.slots == 3
+    assert choice.planned.spec.purpose == "serve"
+    with pytest.raises(InputError, match="no arm of the recipe is that"):
+        choose(Options(recipe=recipe, backend="llamacpp"))

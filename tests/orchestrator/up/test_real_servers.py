@@ -1,0 +1,90 @@
+"""`up` on the real engines: a chat through the endpoint, acceptance, and nothing left."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import psutil
+import pytest
+
+from orchestrator.engines import cache_root
+from tests.orchestrator.up.servers import answer, kept, museorch
+
+QUESTION = "Write a function that adds two numbers."
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Iterator[Path]:
+    """A cache of the test's own with the engines of this machine."""
+    cache = tmp_path / "cache"
+    cache.mkdir()
+    (cache / "engines").symlink_to(cache_root() / "engines")
+    yield cache
+    museorch(cache, "down", "--all")
+
+
+def chat(url: str, **more: Any) -> dict[str, Any]:
+    """What the model replies; greedy."""
+    body = {
+        "model": "tiny-muse",
+        "messages": [{"role": "user", "content": QUESTION}],
+        "max_tokens": 120,
+        "temperature": 0,
+        **more,
+    }
+    reply = httpx.post(f"{url}/chat/completions", json=body, timeout=300).raise_for_status()
+    message: dict[str, Any] = reply.json()["choices"][0]["message"]
+    return message
+
+
+def serves(home: Path, backend: str, speculation: str, *more: str) -> None:
+    arguments = ("--model", "tiny-muse", "--backend", backend, "--speculation", speculation)
+    row = answer(home, "up", *arguments, "--detach", "--threads", "1", *more)
+    engine = psutil.Process(row["pid"])
+    message = chat(row["url"])
+    # Its channels are taken apart: the one to itself is no part of the answer.
+    reasoning = message.get("reasoning_content") or message.get("reasoning")
+    assert str(reasoning).startswith("The user wants")
+    assert message["content"]
+    assert "<|" not in message["content"]
+    assert "to=" not in message["content"]
+    told = answer(home, "status")
+    assert told["state"] == "running"
+    assert told["acceptance_length"] > 1.5
+    assert told["generated_tokens"] >= 120
+    assert museorch(home, "down").returncode == 0
+    assert kept(home) == []
+    assert not engine.is_running() or engine.status() == psutil.STATUS_ZOMBIE
+    with pytest.raises(httpx.ConnectError):
+        httpx.get(row["url"])
+
+
+@pytest.mark.engine("llamacpp")
+def test_llamacpp_with_dspark(home: Path) -> None:
+    serves(home, "llamacpp", "dspark")
+
+
+@pytest.mark.engine("llamacpp")
+def test_a_key_is_asked_for(home: Path) -> None:
+    key = "a-key-that-is-long-enough"
+    up = ("up", "--model", "tiny-muse", "--backend", "llamacpp", "--detach", "--threads", "1")
+    row = answer(home, *up, env={"MUSEORCH_API_KEY": key})
+    with pytest.raises(httpx.HTTPStatusError, match="401"):
+        chat(row["url"])
+    assert "MUSEORCH_API_KEY" in answer(home, "status")["reason"]
+    assert answer(home, "status", env={"MUSEORCH_API_KEY": key})["acceptance_length"] > 1.5
+    assert key not in Path(row["log"]).read_text(encoding="utf-8")
+
+
+@pytest.mark.engine("vllm")
+def test_vllm_with_dflash(home: Path) -> None:
+    serves(home, "vllm", "dflash")
+
+
+@pytest.mark.slow
+@pytest.mark.engine("sglang")
+def test_sglang_with_dflash(home: Path) -> None:
+    serves(home, "sglang", "dflash", "--slots", "2", "--context-length", "1024")
