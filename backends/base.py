@@ -225,6 +225,10 @@ class LiveMap:
     waiting: str
     requests: str | None = None
     """Counter of finished requests, for an engine that counts steps but no accepted drafts."""
+    rate: str | None = None
+    """Gauge of tokens a second, for an engine that counts tokens only when a request ends."""
+    slots: str | None = None
+    """GET endpoint that tells what running requests have generated, for such an engine too."""
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,9 @@ from backends.errors import InputError, MuseorchError
 from orchestrator import engines, environment, hub, patching
 from orchestrator.engines import Engine
 from orchestrator.models import Artefact, LoadedModel, load_model, model_names
-from orchestrator.up.choose import ORDER, Choice, Options, choose
-from orchestrator.up.memory import space
+from orchestrator.up.choice import Choice, Options
+from orchestrator.up.choose import ORDER, choose
+from orchestrator.up.memory import free_disk, space
 from orchestrator.up.state import everyone
 
 SPECULATIONS = ("none", "dflash", "dspark")
@@ -46,7 +47,6 @@ def _machine(facts: dict[str, Any]) -> dict[str, Any]:
     ram = space("cpu")
     assert ram is not None
     root = engines.cache_root()
-    place = next(path for path in (root, *root.parents) if path.exists())
     return {
         "platform": facts["platform"],
         "python": facts["python"],
@@ -55,7 +55,7 @@ def _machine(facts: dict[str, Any]) -> dict[str, Any]:
         "ram_bytes": ram.total,
         "ram_free_bytes": ram.free,
         "cache": str(root),
-        "cache_disk_free_bytes": shutil.disk_usage(place).free,
+        "cache_disk_free_bytes": free_disk(root),
         "hub_cache": str(hub.cache()),
     }
 

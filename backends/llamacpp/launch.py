@@ -54,6 +54,7 @@ class LlamaCpp:
         "llamacpp:tokens_predicted_total",
         "llamacpp:requests_processing",
         "llamacpp:requests_deferred",
+        slots="/slots",
     )
 
     def plan(self, spec: ServeSpec) -> LaunchPlan:

@@ -71,6 +71,7 @@ class Sglang:
         "sglang:num_running_reqs",
         "sglang:num_queue_reqs",
         requests="sglang:num_requests_total",
+        rate="sglang:gen_throughput",
     )
 
     def plan(self, spec: ServeSpec) -> LaunchPlan:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 import typer
 
 if TYPE_CHECKING:
-    from orchestrator.up.choose import Choice, Options
+    from orchestrator.up.choice import Choice, Options
     from orchestrator.up.start import Up
 
 KEY = "MUSEORCH_API_KEY"
@@ -70,7 +70,8 @@ def up(
 
     Without --detach it stays until Ctrl-C.
     """
-    from orchestrator.up.choose import Options, choose
+    from orchestrator.up.choice import Options
+    from orchestrator.up.choose import choose
 
     _keep_key_out_of_argv()
     options = Options(
@@ -123,6 +124,7 @@ def _start(
 ) -> None:
     from orchestrator.commands.engines import progress_line
     from orchestrator.commands.run import ended_by_signals
+    from orchestrator.plan import MISSING
     from orchestrator.up.live import public
     from orchestrator.up.show import memory_text, up_text
     from orchestrator.up.start import start
@@ -131,7 +133,7 @@ def _start(
     check_name(name)
     print(f"{name}: memory\n{memory_text(choice.budget)}", file=sys.stderr)
     for finding in choice.planned.plan.findings:
-        if finding.level == "warning":
+        if finding.level == "warning" and finding.code not in MISSING:
             print(f"warning: {finding.text} {finding.fix or ''}".rstrip(), file=sys.stderr)
     ready = False
     try:

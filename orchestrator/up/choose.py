@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from backends import BACKENDS
 from backends.base import Device
-from backends.errors import EngineError, InputError, MuseorchError
+from backends.errors import InputError
 from orchestrator.document import Location
 from orchestrator.engines import default_device
 from orchestrator.expand import Arm, expand
-from orchestrator.hub import NotFetched, cache
-from orchestrator.launch import DEFAULT_HOST
 from orchestrator.models import LoadedModel, load_model
-from orchestrator.plan import PlannedArm, Serving, plan_arm, unrunnable
+from orchestrator.plan import Serving, plan_arm
 from orchestrator.recipe import Recipe, load_recipe
 from orchestrator.run import find_recipe
-from orchestrator.up.memory import GIB, Budget, Space, budget, space
+from orchestrator.up.choice import Choice, Options
+from orchestrator.up.memory import Space, budget, space
 from orchestrator.up.preflight import machine_findings, memory_arguments
 
 ORDER: Mapping[Device, tuple[str, ...]] = {
@@ -30,54 +29,6 @@ ORDER: Mapping[Device, tuple[str, ...]] = {
 CONTEXT = 16384
 SLOTS = 4
 FLAGS = {"quantisation": "--quant", "speculation": "--speculation", "backend": "--backend"}
-
-
-@dataclass(frozen=True)
-class Options:
-    """What was asked for; None leaves it to museorch. Holds no secret, so it can be kept."""
-
-    recipe: str | None = None
-    arm: str | None = None
-    model: str | None = None
-    device: Device | None = None
-    backend: str | None = None
-    speculation: str | None = None
-    quant: str | None = None
-    draft_tokens: int | None = None
-    context_length: int | None = None
-    slots: int | None = None
-    threads: int | None = None
-    host: str = DEFAULT_HOST
-    port: int | None = None
-
-
-@dataclass(frozen=True)
-class Choice:
-    """One arm, planned for serving, with what it needs."""
-
-    recipe: Recipe
-    near: Path
-    """The folder its relative paths start from."""
-    model: LoadedModel
-    planned: PlannedArm
-    budget: Budget
-
-    @property
-    def arm(self) -> Arm:
-        return self.planned.arm
-
-    @property
-    def name(self) -> str:
-        return f"{self.model.model.name}-{self.arm.backend}-{self.arm.speculation}"
-
-    def problem(self) -> MuseorchError | None:
-        """Why it cannot be started here: what no one can help first."""
-        errors = [f for f in self.planned.plan.findings if f.level == "error"]
-        if errors:
-            return unrunnable([self.planned])
-        if not self.budget.fits:
-            return _too_little(self)
-        return _not_fetched(self) or unrunnable([self.planned])
 
 
 class CommandLine:
@@ -249,37 +200,3 @@ def _choice(
     found = (*planned.plan.findings, *machine_findings(planned.spec, arm.backend))
     planned = replace(planned, plan=replace(planned.plan, findings=found))
     return Choice(recipe, near, model, planned, needs)
-
-
-def _not_fetched(choice: Choice) -> MuseorchError | None:
-    """Everything that has to be brought here, at once."""
-    arm = choice.arm
-    parts = [arm.target, *([arm.drafter.weights] if arm.drafter else [])]
-    commands = [weights.fetch for weights in parts if weights.fetch is not None]
-    try:
-        choice.model.tokenizer_folder()
-    except NotFetched as error:
-        whole = error.command.rsplit(" ", 1)[0]
-        commands += [] if whole in commands else [error.command]
-    if not commands:
-        return None
-    return EngineError(
-        f"{len(commands)} of its parts are not in the hub cache ({cache()}).",
-        where=choice.name,
-        fix=f"Fetch them: {' && '.join(commands)}",
-    )
-
-
-def _too_little(choice: Choice) -> MuseorchError:
-    needs, here = choice.budget, choice.budget.space
-    assert here is not None
-    parts = ", ".join(
-        f"{part.name} {part.size / GIB:.1f}" for part in needs.parts if part.size is not None
-    )
-    return EngineError(
-        f"needs {needs.needed / GIB:.1f} GiB ({parts}), and of {here.name} "
-        f"{here.free / GIB:.1f} GiB are free.",
-        where=choice.name,
-        fix="Choose a smaller --quant or another --backend, fewer --slots, a shorter "
-        "--context-length, or free memory.",
-    )

@@ -30,6 +30,8 @@ class Reading:
     waiting: float | None
     requests: float | None
     """Finished ones, where acceptance follows from them."""
+    rate: float | None = None
+    """Tokens a second as the engine tells it."""
 
     def length(self, before: Reading | None = None) -> float | None:
         """Acceptance length, pooled, since `before` or the server's start; None if not told.
@@ -72,28 +74,33 @@ def read(state: State, key: str | None) -> Reading | str:
     """One look, or why there is none."""
     headers = {"Authorization": f"Bearer {key}"} if key is not None else {}
     backend = BACKENDS[state.backend]
+    names = backend.live
     try:
         # No proxy between museorch and a server of this machine.
-        answer = httpx.get(
-            f"{state.url}/metrics", headers=headers, timeout=TIMEOUT_S, trust_env=False
-        )
-        if answer.status_code in (401, 403) and key is None:
-            return "its metrics need the API key: set MUSEORCH_API_KEY"
-        text = answer.raise_for_status().text
+        with httpx.Client(
+            base_url=state.url, headers=headers, timeout=TIMEOUT_S, trust_env=False
+        ) as client:
+            answer = client.get("/metrics")
+            if answer.status_code in (401, 403) and key is None:
+                return "its metrics need the API key: set MUSEORCH_API_KEY"
+            text = answer.raise_for_status().text
+            under_way = _under_way(client, names.slots) if names.slots is not None else 0
         counters = scrape(text, backend.counters)
     except httpx.HTTPError as error:
         return f"no /metrics: {str(error) or type(error).__name__}"
     except MuseorchError as error:
         return error.message
-    names = backend.live
-    found = _sums(text, [names.generated, names.running, names.waiting, names.requests])
+    wanted = [names.generated, names.running, names.waiting, names.requests, names.rate]
+    found = _sums(text, wanted)
+    counted = found.get(names.generated)
     return Reading(
         time.monotonic(),
         counters,
-        found.get(names.generated),
+        counted + under_way if counted is not None else None,
         found.get(names.running),
         found.get(names.waiting),
         found.get(names.requests) if names.requests is not None else None,
+        found.get(names.rate) if names.rate is not None else None,
     )
 
 
@@ -185,7 +192,20 @@ def _sums(text: str, names: Sequence[str | None]) -> dict[str, float]:
     return totals
 
 
+def _under_way(client: httpx.Client, path: str) -> int:
+    """Tokens of requests that have not ended; 0 where the endpoint is off or tells otherwise."""
+    answer = client.get(path)
+    try:
+        slots = answer.json() if answer.is_success else []
+        busy = [slot for slot in slots if slot["is_processing"]]
+        return sum(int(slot["next_token"][0]["n_decoded"]) for slot in busy)
+    except (ValueError, KeyError, TypeError, IndexError):
+        return 0
+
+
 def _rate(before: Reading, now: Reading) -> float | None:
+    if now.rate:
+        return now.rate
     if before.generated is None or now.generated is None or now.at <= before.at:
         return None
     return max(0.0, now.generated - before.generated) / (now.at - before.at)

@@ -83,19 +83,27 @@ def size_on_disk(weights: Weights) -> int | None:
     return path.stat().st_size if path.is_file() else None
 
 
+def free_disk(folder: Path) -> int:
+    """Where `folder` is or will be made."""
+    place = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
+    return shutil.disk_usage(place).free
+
+
+def published_size(weights: Weights, model: Model) -> int | None:
+    """As the model file has it; None where it does not say."""
+    wanted = (weights.identity, weights.format, weights.quantisation)
+    for spec in (model.target, *model.drafters.values()):
+        for artefact in spec.artefacts:
+            if (spec.identity, artefact.format, artefact.quantisation) == wanted:
+                return artefact.bytes
+    return None
+
+
 def _weights(name: str, weights: Weights, model: Model) -> Part:
     size = size_on_disk(weights)
     if size is not None:
         return Part(name, size, f"{weights.identity} {weights.quantisation}")
-    spec = [model.target, *model.drafters.values()]
-    published = [
-        artefact.bytes
-        for one in spec
-        for artefact in one.artefacts
-        if (one.identity, artefact.format, artefact.quantisation)
-        == (weights.identity, weights.format, weights.quantisation)
-    ]
-    size = published[0] if published else None
+    size = published_size(weights, model)
     why = "as published" if size is not None else "not here, and its size is not known"
     return Part(name, size, f"{weights.identity} {weights.quantisation}, {why}")
 

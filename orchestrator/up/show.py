@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Sequence
 
 from orchestrator.plan import plan_text
-from orchestrator.up.choose import Choice
+from orchestrator.up.choice import Choice
 from orchestrator.up.live import Live
 from orchestrator.up.memory import GIB, Budget
 from orchestrator.up.start import Up

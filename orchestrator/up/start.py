@@ -19,7 +19,7 @@ from orchestrator.overlay import materialise
 from orchestrator.recipe import KNOWN_MODES
 from orchestrator.serve import Server, serve
 from orchestrator.up import state as book
-from orchestrator.up.choose import Choice, Options
+from orchestrator.up.choice import Choice, Options
 from orchestrator.up.process import process
 from orchestrator.up.state import State
 from orchestrator.validity import drafting_problem

@@ -24,7 +24,7 @@ from typing import Any, Literal
 
 from backends.errors import EngineError, InputError
 from orchestrator.engines import cache_root
-from orchestrator.up.choose import Options
+from orchestrator.up.choice import Options
 from orchestrator.up.process import Process
 
 STATE = "state.json"

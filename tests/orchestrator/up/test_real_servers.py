@@ -11,6 +11,8 @@ import psutil
 import pytest
 
 from orchestrator.engines import cache_root
+from orchestrator.up.live import look
+from orchestrator.up.state import everyone
 from tests.orchestrator.up.servers import answer, kept, museorch
 
 QUESTION = "Write a function that adds two numbers."
@@ -77,6 +79,32 @@ def test_a_key_is_asked_for(home: Path) -> None:
     assert "MUSEORCH_API_KEY" in answer(home, "status")["reason"]
     assert answer(home, "status", env={"MUSEORCH_API_KEY": key})["acceptance_length"] > 1.5
     assert key not in Path(row["log"]).read_text(encoding="utf-8")
+
+
+@pytest.mark.engine("llamacpp")
+def test_tokens_count_before_their_request_ends(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """llama-server's own counter moves only at the end."""
+    up = ("up", "--model", "tiny-muse", "--backend", "llamacpp", "--detach", "--threads", "1")
+    answer(home, *up, "--speculation", "none")
+    monkeypatch.setenv("MUSEORCH_HOME", str(home))
+    (state,) = everyone()
+    body: dict[str, Any] = {
+        "prompt": [0, 5, 9],
+        "n_predict": 3500,
+        "ignore_eos": True,
+        "stream": True,
+    }
+    body["logit_bias"] = [[1, False], [2, False]]
+    with httpx.stream("POST", f"{state.url}/completion", json=body, timeout=60) as reply:
+        lines = reply.iter_lines()  # kept: without it the stream is closed
+        next(lines)
+        (live,) = look([state], None, 0.2)
+    assert live.running == 1
+    assert live.output_tok_s is not None
+    assert live.output_tok_s > 0
+    assert live.acceptance_length is None
 
 
 @pytest.mark.engine("vllm")

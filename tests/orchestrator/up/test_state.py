@@ -12,7 +12,7 @@ import pytest
 from backends.errors import EngineError, InputError
 from orchestrator.up import state as book
 from orchestrator.up import stop
-from orchestrator.up.choose import Options
+from orchestrator.up.choice import Options
 from orchestrator.up.process import Process, end, kill, process
 from orchestrator.up.state import State
 

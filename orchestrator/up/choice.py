@@ -1,0 +1,106 @@
+"""What is asked for, what was chosen, and why that cannot be started here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from backends.base import Device
+from backends.errors import EngineError, MuseorchError
+from orchestrator.expand import Arm
+from orchestrator.hub import NotFetched, cache
+from orchestrator.launch import DEFAULT_HOST
+from orchestrator.models import LoadedModel
+from orchestrator.plan import PlannedArm, unrunnable
+from orchestrator.recipe import Recipe
+from orchestrator.up.memory import GIB, Budget, free_disk, published_size
+
+
+@dataclass(frozen=True)
+class Options:
+    """What was asked for; None leaves it to museorch. Holds no secret, so it can be kept."""
+
+    recipe: str | None = None
+    arm: str | None = None
+    model: str | None = None
+    device: Device | None = None
+    backend: str | None = None
+    speculation: str | None = None
+    quant: str | None = None
+    draft_tokens: int | None = None
+    context_length: int | None = None
+    slots: int | None = None
+    threads: int | None = None
+    host: str = DEFAULT_HOST
+    port: int | None = None
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One arm, planned for serving, with what it needs."""
+
+    recipe: Recipe
+    near: Path
+    """The folder its relative paths start from."""
+    model: LoadedModel
+    planned: PlannedArm
+    budget: Budget
+
+    @property
+    def arm(self) -> Arm:
+        return self.planned.arm
+
+    @property
+    def name(self) -> str:
+        return f"{self.model.model.name}-{self.arm.backend}-{self.arm.speculation}"
+
+    def problem(self) -> MuseorchError | None:
+        """Why it cannot be started here: what no one can help first."""
+        errors = [f for f in self.planned.plan.findings if f.level == "error"]
+        if errors:
+            return unrunnable([self.planned])
+        if not self.budget.fits:
+            return _too_little(self)
+        return _not_fetched(self) or unrunnable([self.planned])
+
+
+def _not_fetched(choice: Choice) -> MuseorchError | None:
+    """Everything that has to be brought here, at once."""
+    arm = choice.arm
+    parts = [arm.target, *([arm.drafter.weights] if arm.drafter else [])]
+    missing = [weights for weights in parts if weights.fetch is not None]
+    commands = [weights.fetch for weights in missing if weights.fetch is not None]
+    try:
+        choice.model.tokenizer_folder()
+    except NotFetched as error:
+        whole = error.command.rsplit(" ", 1)[0]
+        commands += [] if whole in commands else [error.command]
+    if not commands:
+        return None
+    sizes = [published_size(weights, choice.model.model) for weights in missing]
+    size, free = sum(one for one in sizes if one is not None), free_disk(cache())
+    room = f"{size / GIB:.1f} GiB to fetch, {free / GIB:.1f} GiB free at {cache()}"
+    if size > free:
+        fix = f"Make room there, or set HF_HUB_CACHE. Then: {' && '.join(commands)}"
+    else:
+        fix = f"Fetch them: {' && '.join(commands)}"
+    return EngineError(
+        f"{len(commands)} of its parts are not in the hub cache ({room}).",
+        where=choice.name,
+        fix=fix,
+    )
+
+
+def _too_little(choice: Choice) -> MuseorchError:
+    needs, here = choice.budget, choice.budget.space
+    assert here is not None
+    parts = ", ".join(
+        f"{part.name} {part.size / GIB:.1f}" for part in needs.parts if part.size is not None
+    )
+    return EngineError(
+        f"needs {needs.needed / GIB:.1f} GiB ({parts}), and of {here.name} "
+        f"{here.free / GIB:.1f} GiB are free.",
+        where=choice.name,
+        fix="Choose a smaller --quant or another --backend, fewer --slots, a shorter "
+        "--context-length, or free memory.",
+    )
