@@ -156,7 +156,8 @@ def load_model(name: str, near: Path) -> LoadedModel:
         document, base = Document(shipped), RECIPES
     elif name.endswith((".yaml", ".yml")):
         path = near / name
-        document, base = Document(path), path.parent
+        # Absolute: engines run in a folder of their own.
+        document, base = Document(path), path.parent.absolute()
     else:
         names = model_names()
         close = difflib.get_close_matches(name, names, n=1)
