@@ -63,7 +63,7 @@ def convert(
     threads: int,
     watch: Watch,
 ) -> Iterator[Made]:
-    """Each file as soon as it is there. The bf16 file goes at the end unless it was asked for.
+    """Each file as soon as it is there. A bf16 file that nobody ever asked for goes at the end.
 
     Raises InputError for a folder that cannot take the files, EngineError where a program fails or
     a file is not what its source says.
@@ -144,9 +144,11 @@ class _Job:
                 continue
             if quantisation in self.wanted:
                 yield made
-        if BASE not in self.wanted:
+        if BASE in self.wanted:
+            manifest.keep(self.path(BASE))
+        elif (manifest.read(self.path(BASE)) or {}).get("intermediate"):
             self.path(BASE).unlink(missing_ok=True)
-            manifest.path_of(self.path(BASE)).unlink(missing_ok=True)
+            manifest.path_of(self.path(BASE)).unlink()
 
     def _make(self, quantisation: str, sources: dict[str, str], watch: Watch) -> dict[str, Any]:
         checkpoint, path = self.checkpoint, self.path(quantisation)
@@ -175,6 +177,7 @@ class _Job:
                 part,
                 path,
                 {
+                    "intermediate": quantisation not in self.wanted,
                     "origin": self.made_as(quantisation),
                     "source_files": sources,
                     "made": {
@@ -186,6 +189,9 @@ class _Job:
                     },
                 },
             )
+        except (KeyboardInterrupt, SystemExit):
+            log.unlink(missing_ok=True)  # it stays only where it says why something failed
+            raise
         finally:
             part.unlink(missing_ok=True)
         log.unlink(missing_ok=True)

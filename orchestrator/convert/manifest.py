@@ -96,11 +96,22 @@ def finish(part: Path, output: Path, facts: Mapping[str, Any]) -> dict[str, Any]
         "sha256": sha256(part),
         **facts,
     }
-    place = path_of(output)
-    draft = place.with_name(f".{place.name}.part")
-    draft.write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
-    draft.replace(place)
+    _write(output, manifest)
     with part.open("rb") as file:
         os.fsync(file.fileno())
     part.replace(output)
     return manifest
+
+
+def keep(output: Path) -> None:
+    """Someone asked for this file, so it no longer goes when it has served its purpose."""
+    found = read(output)
+    if found is not None and found.get("intermediate"):
+        _write(output, {**found, "intermediate": False})
+
+
+def _write(output: Path, manifest: Mapping[str, Any]) -> None:
+    place = path_of(output)
+    draft = place.with_name(f".{place.name}.part")
+    draft.write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
+    draft.replace(place)

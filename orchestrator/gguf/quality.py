@@ -71,12 +71,12 @@ def quality(
     base: NDArray[np.float32] | None = None
     for number, contents in enumerate(found):
         place = folder / f"{number}-{contents.path.stem}"
-        with _served(contents, engine, place, tokens, threads) as server:
+        with served(contents, engine, place, tokens, threads) as server:
             if base is None:
-                ids = _tokens(server, text, tokens)
+                ids = text_tokens(server, text, tokens)
             rows = []
             for end in range(1, len(ids)):
-                rows.append(_distribution(server, ids[:end], vocabulary))
+                rows.append(distribution(server, ids[:end], vocabulary))
                 watch(contents.path.name, end, len(ids) - 1)
         logs = np.stack(rows)
         base = logs if base is None else base
@@ -110,9 +110,10 @@ def _check(contents: Contents, vocabulary: int) -> None:
 
 
 @contextmanager
-def _served(
+def served(
     contents: Contents, engine: Engine, folder: Path, tokens: int, threads: int | None
 ) -> Iterator[Server]:
+    """A llama-server for one sequence of `tokens`; its log goes into `folder`."""
     backend = BACKENDS["llamacpp"]
     spec = ServeSpec(
         executable=str(engine.executable),
@@ -135,7 +136,8 @@ def _served(
         yield server
 
 
-def _tokens(server: Server, text: str, most: int) -> list[int]:
+def text_tokens(server: Server, text: str, most: int) -> list[int]:
+    """The first of the text, with BOS where the model takes one."""
     found = _post(server, "/tokenize", {"content": text, "add_special": True})
     ids = [int(token) for token in found["tokens"]][:most]
     if len(ids) < 2:
@@ -143,14 +145,16 @@ def _tokens(server: Server, text: str, most: int) -> list[int]:
     return ids
 
 
-def _distribution(server: Server, ids: Sequence[int], vocabulary: int) -> NDArray[np.float32]:
-    """Log probability of every token after `ids`."""
+def distribution(
+    server: Server, ids: Sequence[int], vocabulary: int, *, cached: bool = True
+) -> NDArray[np.float32]:
+    """Log probability of every token after `ids`. `cached`: only what is new is computed."""
     body = {
         "prompt": list(ids),
         "n_predict": 1,
         "n_probs": vocabulary,
         "temperature": 0.0,
-        "cache_prompt": True,
+        "cache_prompt": cached,
     }
     found = _post(server, "/completion", body)
     row = np.full(vocabulary, UNSEEN, dtype=np.float32)

@@ -67,6 +67,8 @@ LAYER_NAMES: Mapping[str, tuple[str, ...]] = {
     "ffn_up": ("mlp.up_proj",),
     "ffn_down": ("mlp.down_proj",),
 }
+SIZES = {"BF16": 2, "F16": 2, "F32": 4}
+"""Bytes of a value, for the types that are compared."""
 PREFIXES = ("", "model.", "model.language_model.")
 
 
@@ -81,13 +83,15 @@ class Stored:
 
     def rows(self, numbers: Sequence[int]) -> NDArray[np.float32]:
         width = self.shape[-1]
-        size = {"BF16": 2, "F16": 2, "F32": 4}[self.dtype]
+        size = SIZES[self.dtype]
         found = []
         with self.file.open("rb") as file:
             for number in numbers:
                 file.seek(self.offset + number * width * size)
                 found.append(file.read(width * size))
         raw = b"".join(found)
+        if len(raw) < len(numbers) * width * size:
+            raise InputError("is cut off.", where=str(self.file), fix="Fetch it again.")
         if self.dtype == "BF16":
             wide = np.frombuffer(raw, dtype=np.uint16).astype(np.uint32) << 16
             values = wide.view(np.float32)
@@ -185,6 +189,9 @@ def _tensors(
                 wrong.append(f"{tensor.name} is not in the source")
             elif not np.allclose(contents.rows(tensor.name, [0]), constant, rtol=1e-3):
                 wrong.append(f"{tensor.name} is not {constant}")
+        elif stored[name].dtype not in SIZES:
+            said = f"{name} is {stored[name].dtype} in the source: not compared."
+            yield Finding("info", "source-values", said)
         elif stored[name].shape != tensor.shape:
             shapes = f"{list(tensor.shape)}, in the source {list(stored[name].shape)}"
             wrong.append(f"{tensor.name} is {shapes}")

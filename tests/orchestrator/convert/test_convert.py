@@ -97,6 +97,12 @@ class TestReal:
         (kept,) = made(checkpoints("tiny-muse", []), "q6_k", tmp_path)
         assert kept.kept
 
+    def test_bf16_that_was_asked_for_once_stays(self, out: Path) -> None:
+        made(checkpoints("tiny-muse", []), "q5_k_m", out)
+        assert (out / "tiny-muse-BF16.gguf").exists()
+        for suffix in ("", ".json"):
+            (out / f"tiny-muse-Q5_K_M.gguf{suffix}").unlink()
+
     def test_a_file_of_someone_elses_is_not_touched(self, tmp_path: Path) -> None:
         other = tmp_path / "tiny-muse-Q8_0.gguf"
         other.write_bytes(b"mine")
@@ -132,7 +138,7 @@ class TestReal:
             time.sleep(0.1)
         assert not running(tmp_path)
         if number != signal.SIGKILL:
-            assert not list(tmp_path.glob(".*.part"))
+            assert names(tmp_path) == set()
 
 
 def running(folder: Path) -> list[str]:

@@ -149,6 +149,15 @@ def test_another_source() -> None:
     assert "tensors are not the source's" in found["source-values"]
 
 
+def test_a_source_that_is_cut_off(tmp_path: Path) -> None:
+    folder = tmp_path / "dflash"
+    shutil.copytree(TINY / "dflash", folder)
+    weights = folder / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-1000])
+    with pytest.raises(InputError, match=r"model\.safetensors: is cut off"):
+        verify(DFLASH, source=folder)
+
+
 def test_a_published_file_is_known_by_its_size(tmp_path: Path) -> None:
     """Grown to that size without taking the room: the hole at the end is sparse."""
     path = tmp_path / "any-name.gguf"
