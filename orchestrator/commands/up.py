@@ -75,9 +75,9 @@ def up(
 
     _keep_key_out_of_argv()
     options = Options(
-        recipe=recipe,
+        recipe=_lasting(recipe),
         arm=arm,
-        model=model,
+        model=_lasting(model),
         device=device,
         backend=backend,
         speculation=speculation,
@@ -94,6 +94,11 @@ def up(
         _dry_run(choice, options, api_key, as_json)
         return
     _start(choice, options, name or choice.name, api_key, detach, patch_in_place, as_json)
+
+
+def _lasting(name: str | None) -> str | None:
+    """A file's whole path, so that a restart finds it from anywhere; a shipped name as it is."""
+    return os.path.abspath(name) if name is not None and os.path.isfile(name) else name
 
 
 def _dry_run(choice: Choice, options: Options, key: str | None, as_json: bool) -> None:
@@ -267,6 +272,7 @@ def restart(name: str | None = NAME, patch_in_place: bool = IN_PLACE) -> None:
     key = os.environ.get(KEY)
     if state.needs_key and key is None:
         raise InputError("its API key is not kept.", where=state.name, fix=f"Set {KEY}.")
+    choose(state.options)  # what it was made of may be gone; then it had better go on
     stop.down(state)
     choice = choose(state.options)
     _start(choice, state.options, state.name, key, True, patch_in_place, False)

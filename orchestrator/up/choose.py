@@ -64,9 +64,15 @@ def _recipe_choices(options: Options) -> Iterator[Choice]:
             where="--model",
             fix="Leave one of them out.",
         )
+    if options.device is not None and options.device != recipe.device:
+        raise InputError(
+            f"the recipe is for {recipe.device}.", where="--device", fix="Change it in the recipe."
+        )
     model = load_model(recipe.model, path.parent)
     arms = expand(recipe, document, model)
     wanted = [arm for arm in arms if _asked_for(arm, options)]
+    # A plain arm is there to be compared with; it is served when asked for.
+    wanted.sort(key=lambda arm: arm.drafter is None)
     if not wanted:
         known = ", ".join(arm.id for arm in arms)
         raise InputError("no arm of the recipe is that.", where=str(path), fix=f"It has: {known}.")

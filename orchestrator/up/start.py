@@ -4,32 +4,25 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from backends import BACKENDS
-from backends.base import Request, SpecRecord
-from backends.errors import EngineError, InputError
+from backends.base import SpecRecord
+from backends.errors import InputError
 from orchestrator import patching
-from orchestrator.client import PhaseContext, run_phase
-from orchestrator.counters import Counters, delta, scrape, spec_record
 from orchestrator.launch import url, usable_port
 from orchestrator.overlay import materialise
-from orchestrator.recipe import KNOWN_MODES
 from orchestrator.serve import Server, serve
 from orchestrator.up import state as book
 from orchestrator.up.choice import Choice, Options
+from orchestrator.up.gate import gate, requests_for
 from orchestrator.up.process import process
 from orchestrator.up.state import State
-from orchestrator.validity import drafting_problem
-from orchestrator.workload import render_prompts, render_requests
 
 FIRST_PORT = 8000
 PORTS = 100
-GATE_PROMPTS = 4
-GATE_TOKENS = 32
-GATE_TIMEOUT_S = 300.0
 KEY_CHARACTERS = 16
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
@@ -92,7 +85,7 @@ def start(
     check_access(options, choice, key)
     if (problem := choice.problem()) is not None:
         raise problem
-    requests = _gate_requests(choice)
+    requests = requests_for(choice)
     with book.claim(name) as taken:
         port = _port(options.host, choice.recipe.serve.port, taken)
         state = _first_state(choice, options, name, port, key, detach)
@@ -127,7 +120,7 @@ def start(
             detach=detach,
         ) as server:
             state.log.chmod(0o600)
-            record = _gate(choice, server, requests, headers, on_progress)
+            record = gate(choice, server, requests, headers, on_progress)
             state = replace(state, phase="ready")
             book.write(state)
             yield Up(state, server, record, patches, backend.slot_context(server.facts))
@@ -135,65 +128,6 @@ def start(
     finally:
         if not (done and detach):
             book.drop(state, keep_log=not done)
-
-
-def _gate_requests(choice: Choice) -> tuple[Request, ...]:
-    recipe = choice.recipe
-    room = recipe.serve.context_length // 2
-    workload = recipe.workload.model_copy(
-        update={
-            "count": min(GATE_PROMPTS, recipe.workload.count),
-            "output_tokens": min(GATE_TOKENS, room),
-            "stop": "fixed",
-        }
-    )
-    recipe = recipe.model_copy(update={"workload": workload})
-    prompts = render_prompts(recipe, choice.model, choice.near)
-    end = choice.model.model.tokens.end
-    return render_requests(prompts, recipe, KNOWN_MODES["greedy"], end)
-
-
-def _gate(
-    choice: Choice,
-    server: Server,
-    requests: tuple[Request, ...],
-    headers: Mapping[str, str],
-    on_progress: Callable[[str], None],
-) -> SpecRecord | None:
-    """A few greedy requests. EngineError where they fail or their drafts are not accepted."""
-    arm, backend = choice.arm, BACKENDS[choice.arm.backend]
-    if arm.drafter is None:
-        return None
-    on_progress("checking that drafts are accepted")
-    before = scrape(server.metrics(), backend.counters)
-    samples = run_phase(
-        server.url,
-        backend,
-        choice.planned.spec.served_name,
-        requests,
-        concurrency=1,
-        context=PhaseContext(arm.id, "gate", 0),
-        on_sample=lambda _: None,
-        should_stop=lambda: server.exit_reason() is not None,
-        timeout_s=GATE_TIMEOUT_S,
-        headers=headers,
-    )
-    failed = [sample.error for sample in samples if sample.error is not None]
-    if failed:
-        raise server.failure(f"a first request failed: {failed[0]}")
-    after = scrape(server.metrics(), backend.counters)
-    # An engine that tells only some of its counters is asked through its answers.
-    phase = delta(before, after) if after.accepted is not None else Counters()
-    told = [sample.server for sample in samples]
-    record = spec_record(phase, told, choice.planned.plan.draft_tokens)
-    if (problem := drafting_problem(record)) is not None:
-        raise EngineError(
-            f"{problem}.",
-            where=choice.name,
-            fix=f"Check it: museorch lint {arm.drafter.weights.path} --target {arm.target.path}; "
-            "or serve with --speculation none.",
-        )
-    return record
 
 
 def _port(host: str, asked: int | None, taken: Collection[int]) -> int:
@@ -218,7 +152,18 @@ def _first_state(
         name=name,
         phase="starting",
         owner=process(os.getpid()),
-        options=replace(options, port=port),
+        # As chosen, so that a restart serves the same.
+        options=replace(
+            options,
+            port=port,
+            arm=arm.id if options.recipe is not None else None,
+            model=options.model if options.recipe is not None else _model(choice, options),
+            device=choice.recipe.device,
+            backend=arm.backend,
+            speculation=arm.speculation,
+            quant=arm.target.quantisation,
+            draft_tokens=arm.draft_tokens,
+        ),
         backend=arm.backend,
         engine_version=spec.engine_version,
         model=spec.served_name,
@@ -235,6 +180,10 @@ def _first_state(
         needs_key=key is not None,
         detached=detach,
     )
+
+
+def _model(choice: Choice, options: Options) -> str:
+    return options.model if options.model is not None else choice.model.model.name
 
 
 def _patch(choice: Choice, in_place: bool) -> tuple[str, ...]:

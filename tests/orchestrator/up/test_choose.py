@@ -134,3 +134,11 @@ def test_a_recipes_arm_is_chosen_by_flags() -> None:
     assert choice.planned.spec.purpose == "serve"
     with pytest.raises(InputError, match="no arm of the recipe is that"):
         choose(Options(recipe=recipe, backend="llamacpp"))
+
+
+def test_a_recipes_drafted_arm_comes_before_its_plain_one() -> None:
+    recipe = "muse-glimmer-30b/bf16"
+    assert choose(Options(recipe=recipe)).arm.id == "vllm-dflash"
+    assert choose(Options(recipe=recipe, speculation="none")).arm.id == "vllm-base"
+    with pytest.raises(InputError, match="--device: the recipe is for cuda"):
+        choose(Options(recipe=recipe, device="cpu"))

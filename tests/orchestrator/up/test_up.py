@@ -167,6 +167,10 @@ def test_an_engine_that_dies_is_told_with_the_cause(home: Path, tmp_path: Path) 
 def test_restart_keeps_port_and_settings(home: Path, tmp_path: Path) -> None:
     assert museorch(home, "up", str(write_serving(tmp_path)), "--detach").returncode == 0
     (before,) = answer(home, "ps")["servers"]
+    (tmp_path / "recipe.yaml").rename(tmp_path / "away.yaml")
+    assert museorch(home, "restart").returncode == 2
+    assert answer(home, "ps")["servers"] == [before], "it was not ended for nothing"
+    (tmp_path / "away.yaml").rename(tmp_path / "recipe.yaml")
     done = museorch(home, "restart")
     assert done.returncode == 0, done.stderr
     (after,) = answer(home, "ps")["servers"]
