@@ -42,6 +42,9 @@ SERVING = (
     *("--reasoning-parser", "muse", "--tool-call-parser", "muse"),
 )
 
+MASKED = -1e9
+"""Added to a logit that must not win: JSON has no infinity."""
+
 DRAFTER_OVERLAY = "{drafter-overlay}"
 
 CPU_ENV = {
@@ -192,7 +195,7 @@ class Sglang:
         sampling = request.sampling
         params: dict[str, Any] = {
             "max_new_tokens": request.max_tokens,
-            "min_new_tokens": request.max_tokens if request.fixed_length else 0,
+            "min_new_tokens": 0,
             "temperature": sampling.temperature,
             "top_p": sampling.top_p,
             "top_k": sampling.top_k if sampling.top_k > 0 else -1,
@@ -205,6 +208,9 @@ class Sglang:
             "skip_special_tokens": False,
             "sampling_seed": request.seed,
         }
+        if request.fixed_length:
+            # Not min_new_tokens: with a drafter it lets end tokens through (seen on 0.5.23).
+            params["logit_bias"] = {str(token): MASKED for token in request.end_token_ids}
         return Call(
             "/generate",
             {"input_ids": list(request.prompt_ids), "sampling_params": params, "stream": True},

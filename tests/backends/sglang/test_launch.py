@@ -59,7 +59,7 @@ def test_every_sampler_setting_is_explicit() -> None:
     assert call.body["input_ids"] == [0, 5]
     assert call.body["sampling_params"] == {
         "max_new_tokens": 8,
-        "min_new_tokens": 8,
+        "min_new_tokens": 0,
         "temperature": 0.6,
         "top_p": 0.95,
         "top_k": 64,
@@ -71,6 +71,7 @@ def test_every_sampler_setting_is_explicit() -> None:
         "ignore_eos": False,
         "skip_special_tokens": False,
         "sampling_seed": 7,
+        "logit_bias": {"1": -1e9, "2": -1e9},
     }
 
 
