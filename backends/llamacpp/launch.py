@@ -75,8 +75,14 @@ class LlamaCpp:
             *("--metrics", "--no-ui", "--no-mmproj", "--offline"),
             *("--log-colors", "off"),
         ]
+        env = dict(spec.extra_env)
         if spec.device == "cuda":
             argv += ["--gpu-layers", "999"]
+        elif spec.purpose == "measure":
+            # K-quant kernels for several tokens sum in another order than those for one, so that
+            # drafted output would drift from plain output. BF16 and Q8_0 are not concerned.
+            argv += ["--no-repack"]
+            env = {"GGML_CPU_TILED_MM": "0", **env}
         if spec.threads is not None:
             argv += ["--threads", str(spec.threads), "--threads-batch", str(spec.threads)]
         draft_tokens: int | None = None
@@ -94,7 +100,7 @@ class LlamaCpp:
         return LaunchPlan(
             backend=self.name,
             argv=(*argv, *spec.extra_args),
-            env=dict(spec.extra_env),
+            env=env,
             health_path="/health",
             start_timeout_s=60.0 if spec.device == "cpu" else 600.0,
             fact_paths=("/props", "/v1/models"),

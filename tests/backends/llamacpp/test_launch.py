@@ -109,3 +109,12 @@ def test_tokens_of_the_wrong_shape_are_an_error() -> None:
 
 def test_the_port_is_left_open() -> None:
     assert option(LLAMA.plan(spec(format_="gguf")).argv, "--port") == PORT
+
+
+def test_kernels_on_a_cpu_are_those_whose_sums_do_not_depend_on_the_batch() -> None:
+    plan = LLAMA.plan(spec(format_="gguf", device="cpu"))
+    assert "--no-repack" in plan.argv
+    assert plan.env["GGML_CPU_TILED_MM"] == "0"
+    fast = LLAMA.plan(spec(format_="gguf", device="cpu", purpose="serve"))
+    assert "--no-repack" not in fast.argv
+    assert not fast.env
