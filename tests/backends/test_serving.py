@@ -82,6 +82,11 @@ def test_an_engine_before_the_architecture(backend: str, version: str, wrong: bo
     assert [finding.level for finding in found] == ["error"] * wrong
 
 
+def test_a_build_without_tags_is_not_refused() -> None:
+    asked = spec("dflash", engine_version="0.1.dev1+g0a1b2c3")
+    assert [finding.level for finding in findings("vllm", asked, "engine-version")] == ["warning"]
+
+
 @pytest.mark.parametrize("backend", ["vllm", "sglang"])
 def test_more_drafts_than_the_block_has(backend: str) -> None:
     code = "draft-tokens-above-block"

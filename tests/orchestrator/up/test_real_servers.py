@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,18 @@ from orchestrator.up.state import everyone
 from tests.orchestrator.up.servers import answer, kept, museorch
 
 QUESTION = "Write a function that adds two numbers."
+TOOL = {
+    "type": "function",
+    "function": {
+        "name": "weather.get",
+        "description": "Weather of a city",
+        "parameters": {
+            "type": "object",
+            "properties": {"city": {"type": "string"}},
+            "required": ["city"],
+        },
+    },
+}
 
 
 @pytest.fixture
@@ -28,11 +41,11 @@ def home(tmp_path: Path) -> Iterator[Path]:
     museorch(cache, "down", "--all")
 
 
-def chat(url: str, **more: Any) -> dict[str, Any]:
+def chat(url: str, question: str = QUESTION, **more: Any) -> dict[str, Any]:
     """What the model replies; greedy."""
     body = {
         "model": "tiny-muse",
-        "messages": [{"role": "user", "content": QUESTION}],
+        "messages": [{"role": "user", "content": question}],
         "max_tokens": 120,
         "temperature": 0,
         **more,
@@ -53,6 +66,10 @@ def serves(home: Path, backend: str, speculation: str, *more: str) -> None:
     assert message["content"]
     assert "<|" not in message["content"]
     assert "to=" not in message["content"]
+    called = chat(row["url"], "What is the weather in Paris?", tools=[TOOL], max_tokens=200)
+    (call,) = called["tool_calls"]
+    assert call["function"]["name"] == "weather.get"
+    assert json.loads(call["function"]["arguments"]) == {"city": "Paris"}
     told = answer(home, "status")
     assert told["state"] == "running"
     assert told["acceptance_length"] > 1.5
