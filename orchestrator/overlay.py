@@ -55,12 +55,13 @@ def changes(overlay: Overlay) -> tuple[KeyChange, ...]:
 
 
 def materialise(overlay: Overlay, parent: Path) -> Path:
-    """The overlay's folder below `parent`, made if it is not there yet.
+    """The overlay's folder below `parent`, made if it is not there yet. An absolute path.
 
     Its name tells the checkpoint, its files and the new config apart, so a folder that exists is
     complete and may be in use.
     """
     source = Path(overlay.source).resolve()
+    parent = parent.resolve()  # the engine runs in a folder of its own
     config = _read(source / CONFIG)
     for change in changes(overlay):
         _set(config, change.key, change.value)

@@ -1,4 +1,4 @@
-"""Markers: what needs an engine, a GPU or minutes is skipped with the reason where it cannot run."""
+"""Markers: what needs an engine, a GPU or minutes is skipped, with the reason."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """A missing engine is a skip at a desk and a failure in CI, where it must have been installed."""
+    """A missing engine is a skip at a desk and a failure in CI, which installs them all."""
     for marker in item.iter_markers("engine"):
         try:
             resolve(marker.args[0])

@@ -17,7 +17,8 @@ import os, sys
 if "--version" in sys.argv:
     print("version: 1 (0a1b2c3)")
     sys.exit()
-os.execv(sys.executable, [sys.executable, "-I", "-S", {fake!r}, "--format", "llamacpp", *sys.argv[1:]])
+engine = [sys.executable, "-I", "-S", {fake!r}, "--format", "llamacpp"]
+os.execv(sys.executable, engine + sys.argv[1:])
 """
 
 

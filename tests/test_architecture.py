@@ -88,7 +88,8 @@ def test_plan_loads_no_engine() -> None:
 
 def test_the_mandated_packages_are_declared() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    declared = project["dependencies"] + sum(project["optional-dependencies"].values(), [])
+    extras = [line for group in project["optional-dependencies"].values() for line in group]
+    declared = project["dependencies"] + extras
     names = {line.split(">")[0].split("=")[0].split("[")[0].strip() for line in declared}
     wanted = {"vllm", "sglang", "llama-cpp-python", "gguf", "typer", "pyyaml", "httpx", "pytest"}
     assert wanted <= names

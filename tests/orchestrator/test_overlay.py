@@ -73,3 +73,15 @@ def test_unreadable_config(tmp_path: Path) -> None:
     (folder / "config.json").write_text("{")
     with pytest.raises(InputError, match="is not JSON"):
         changes(overlay(folder))
+
+
+def test_a_relative_parent_gives_an_absolute_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = tmp_path / "drafter"
+    source.mkdir()
+    (source / "config.json").write_text("{}", encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    folder = materialise(Overlay(str(source), "why", "{x}", changes={"a": 1}), Path("overlays"))
+    assert folder.is_absolute()
+    assert (folder / "config.json").is_file()
