@@ -51,7 +51,7 @@ def test_what_the_text_says_of_the_measurement() -> None:
         used = [row["utilisation"] for row in mine]
         assert used == sorted(used, reverse=True)
         first = [row["marginal"][0] for row in mine]
-        assert first[0] > first[-1]
+        assert (first[0] > first[-1]) == (drafter == "DSpark"), "DFlash's rises with K"
         sampled = next(
             row
             for row in KEPT_DATA["rows"]
