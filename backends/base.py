@@ -259,6 +259,11 @@ def conditions(spec: ServeSpec) -> dict[str, str]:
     }
 
 
+def error_text(error: Any) -> str:
+    """The message of an error event, in the form that OpenAI's API gives it or as it is."""
+    return str(error.get("message", error) if isinstance(error, dict) else error)
+
+
 class Backend(Protocol):
     """An engine. Implemented by a frozen dataclass without inherited code."""
 

@@ -73,7 +73,7 @@ def read_headers(path: Path) -> Headers:
 
 
 def _hf(folder: Path) -> Headers:
-    config = _json(folder / "config.json")
+    config = json_object(folder / "config.json")
     files = sorted(folder.glob("*.safetensors"))
     if not files:
         raise InputError("has no .safetensors file.", where=str(folder))
@@ -83,7 +83,8 @@ def _hf(folder: Path) -> Headers:
     return Headers(folder, "hf", config, tensors)
 
 
-def _json(path: Path) -> Mapping[str, Any]:
+def json_object(path: Path) -> dict[str, Any]:
+    """A JSON file that holds an object, such as config.json. InputError where it does not."""
     try:
         config = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:

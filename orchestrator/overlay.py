@@ -14,6 +14,7 @@ from typing import Any
 
 from backends.base import Overlay
 from backends.errors import InputError
+from orchestrator.headers import json_object
 
 CONFIG = "config.json"
 _MISSING = object()
@@ -34,7 +35,7 @@ def changes(overlay: Overlay) -> tuple[KeyChange, ...]:
 
     InputError where the config cannot be read, or has neither an aliased key nor its source.
     """
-    config = _read(Path(overlay.source) / CONFIG)
+    config = json_object(Path(overlay.source) / CONFIG)
     found = []
     for key, source in overlay.aliases.items():
         if _get(config, key) is not _MISSING:
@@ -62,7 +63,7 @@ def materialise(overlay: Overlay, parent: Path) -> Path:
     """
     source = Path(overlay.source).resolve()
     parent = parent.resolve()  # the engine runs in a folder of its own
-    config = _read(source / CONFIG)
+    config = json_object(source / CONFIG)
     for change in changes(overlay):
         _set(config, change.key, change.value)
     text = json.dumps(config, indent=1) + "\n"
@@ -88,18 +89,6 @@ def materialise(overlay: Overlay, parent: Path) -> Path:
     finally:
         shutil.rmtree(work, ignore_errors=True)
     return folder
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        config = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(f"cannot be read ({error.strerror}).", where=str(path)) from None
-    except ValueError as error:
-        raise InputError(f"is not JSON ({error}).", where=str(path)) from None
-    if not isinstance(config, dict):
-        raise InputError("is not a JSON object.", where=str(path))
-    return config
 
 
 def _get(config: Mapping[str, Any], key: str) -> Any:

@@ -21,6 +21,7 @@ from backends.base import (
     Sampling,
     ServeSpec,
     conditions,
+    error_text,
 )
 from backends.patch import Patch
 from backends.preflight import above_block, too_old
@@ -218,10 +219,7 @@ class Sglang:
 
     def chunk(self, event: Mapping[str, Any]) -> Chunk:
         if "error" in event:
-            error = event["error"]
-            return Chunk(
-                error=str(error.get("message", error) if isinstance(error, dict) else error)
-            )
+            return Chunk(error=error_text(event["error"]))
         meta = event.get("meta_info") or {}
         ids = event.get("output_ids", [])
         if not isinstance(ids, list):

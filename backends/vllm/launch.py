@@ -22,6 +22,7 @@ from backends.base import (
     Sampling,
     ServeSpec,
     conditions,
+    error_text,
 )
 from backends.patch import Patch
 from backends.preflight import above_block, too_old
@@ -203,10 +204,7 @@ class Vllm:
 
     def chunk(self, event: Mapping[str, Any]) -> Chunk:
         if "error" in event:
-            error = event["error"]
-            return Chunk(
-                error=str(error.get("message", error) if isinstance(error, dict) else error)
-            )
+            return Chunk(error=error_text(event["error"]))
         tokens: tuple[int, ...] = ()
         finish: str | None = None
         choices = event.get("choices", [])

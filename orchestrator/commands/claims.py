@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from orchestrator.commands.output import print_json
+
 if TYPE_CHECKING:
     from orchestrator.claim_check import Check
     from orchestrator.claims import Explanation
@@ -25,7 +27,7 @@ def list_claims(as_json: bool = JSON) -> None:
 
     claims = load_claims()
     if as_json:
-        _print_json(rows(claims))
+        print_json(rows(claims))
         return
     for name, item in claims.items():
         _wrapped(f"{name}: {item.claim.headline()}", "")
@@ -52,7 +54,7 @@ def check(
     checks = [check_one(item, result) for item in load_claims().values()]
     found = [one for one in checks if one is not None]
     if as_json:
-        _print_json([check_json(one) for one in found])
+        print_json([check_json(one) for one in found])
         return
     for one in found:
         _print_check(one)
@@ -72,7 +74,7 @@ def explain(a: str, b: str, as_json: bool = JSON) -> None:
     found = explain_two(named(claims, a), named(claims, b))
     if as_json:
         data = {key: [asdict(pair) for pair in getattr(found, key)] for key in PARTS}
-        _print_json({"a": a, "b": b, "comparable": found.comparable, **data})
+        print_json({"a": a, "b": b, "comparable": found.comparable, **data})
         return
     _print_explanation(found)
 
@@ -133,9 +135,3 @@ def _wrapped(text: str, indent: str = "  ") -> None:
     import textwrap
 
     print(textwrap.fill(text, WIDTH, initial_indent=indent, subsequent_indent=indent + "  "))
-
-
-def _print_json(data: object) -> None:
-    import json
-
-    print(json.dumps(data, indent=1, ensure_ascii=False))

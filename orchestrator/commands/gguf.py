@@ -7,6 +7,8 @@ from typing import Literal
 
 import typer
 
+from orchestrator.commands.output import print_findings
+
 app = typer.Typer(help="What is in a GGUF file, and whether it is right.", no_args_is_help=True)
 
 FILE = typer.Argument(help="A GGUF file.")
@@ -37,22 +39,10 @@ def verify(
     as_json: bool = JSON,
 ) -> None:
     """Check a GGUF file. Exit status 1 where it has an error."""
-    import json
-    from dataclasses import asdict
-
     from orchestrator.gguf.verify import verify as check
 
     found = check(file, source=source, target=target)
-    if as_json:
-        print(json.dumps([asdict(finding) for finding in found], indent=1))
-    else:
-        for finding in found:
-            print(f"{finding.level}: {finding.text} [{finding.code}]")
-            if finding.fix:
-                print(f"    {finding.fix}")
-        if not found:
-            print("Nothing found.")
-    raise typer.Exit(1 if any(finding.level == "error" for finding in found) else 0)
+    raise typer.Exit(0 if print_findings(found, as_json=as_json) else 1)
 
 
 @app.command()

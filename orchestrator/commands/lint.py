@@ -7,6 +7,8 @@ from typing import Literal
 
 import typer
 
+from orchestrator.commands.output import print_findings
+
 
 def lint(
     drafter: Path = typer.Argument(help="A folder of Hugging Face files, or a GGUF file."),
@@ -18,19 +20,7 @@ def lint(
     as_json: bool = typer.Option(False, "--json", help="Print JSON."),
 ) -> None:
     """Check a drafter against its target by their headers. Exit status 1 where it has an error."""
-    import json
-    from dataclasses import asdict
-
     from orchestrator.lint import lint as check
 
     found = check(drafter, target, method=method, draft_tokens=draft_tokens)
-    if as_json:
-        print(json.dumps([asdict(finding) for finding in found], indent=1))
-    else:
-        for finding in found:
-            print(f"{finding.level}: {finding.text} [{finding.code}]")
-            if finding.fix:
-                print(f"    {finding.fix}")
-        if not found:
-            print("Nothing found.")
-    raise typer.Exit(1 if any(finding.level == "error" for finding in found) else 0)
+    raise typer.Exit(0 if print_findings(found, as_json=as_json) else 1)

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from orchestrator.commands.output import print_json
+
 if TYPE_CHECKING:
     from orchestrator.run import Job
     from orchestrator.rundir import RunDirectory
@@ -41,7 +43,7 @@ def plan(recipe: str = RECIPE, as_json: bool = JSON) -> None:
 
     job = prepare(recipe)
     if as_json:
-        _print_json([plan_json(item) for item in job.planned])
+        print_json([plan_json(item) for item in job.planned])
     else:
         print("\n\n".join(plan_text(item) for item in job.planned))
     if any(f.level == "error" for item in job.planned for f in item.plan.findings):
@@ -139,7 +141,7 @@ def _conclude(run: RunDirectory, as_json: bool, *, interrupted: bool = False) ->
     result = build(run)
     write_json(run.result_file, result)
     if as_json:
-        _print_json(result)
+        print_json(result)
     else:
         print(terminal.render(result), end="")
     print(f"\n{run.result_file}", file=sys.stderr)
@@ -171,9 +173,3 @@ def ended_by_signals() -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-def _print_json(data: object) -> None:
-    import json
-
-    print(json.dumps(data, indent=1, ensure_ascii=False))

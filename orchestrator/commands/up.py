@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Literal
 
 import typer
 
+from orchestrator.commands.output import print_json
+
 if TYPE_CHECKING:
     from orchestrator.up.choice import Choice, Options
     from orchestrator.up.start import Up
@@ -111,7 +113,7 @@ def _dry_run(choice: Choice, options: Options, key: str | None, as_json: bool) -
     check_access(options, choice, key)
     if as_json:
         budget = {**asdict(choice.budget), "needed": choice.budget.needed}
-        _print_json({"schema": 1, "plan": plan_json(choice.planned), "memory": budget})
+        print_json({"schema": 1, "plan": plan_json(choice.planned), "memory": budget})
     else:
         print(dry_text(choice))
     if (problem := choice.problem()) is not None:
@@ -157,7 +159,7 @@ def _start(
                 )
             ready = True
             if as_json:
-                _print_json({"schema": 1, **public(running.state)})
+                print_json({"schema": 1, **public(running.state)})
             else:
                 print(up_text(running), flush=True)
             if not detach:
@@ -207,7 +209,7 @@ def ps(as_json: bool = JSON) -> None:
 
     states = everyone()
     if as_json:
-        _print_json({"schema": 1, "servers": [public(state) for state in states]})
+        print_json({"schema": 1, "servers": [public(state) for state in states]})
     else:
         print(ps_text(states))
 
@@ -225,7 +227,7 @@ def status(
     state = only(name)
     (live,) = look([state], os.environ.get(KEY), interval)
     if as_json:
-        _print_json({"schema": 1, **public(state, live)})
+        print_json({"schema": 1, **public(state, live)})
     else:
         print(status_text(state, live))
     if live.standing != "running":
@@ -305,9 +307,3 @@ def _keep_key_out_of_argv() -> None:
             kept.append(word)
     if key is not None:
         os.execve(sys.executable, [sys.executable, *kept[1:]], {**os.environ, KEY: key})
-
-
-def _print_json(data: object) -> None:
-    import json
-
-    print(json.dumps(data, indent=1, ensure_ascii=False))
