@@ -24,7 +24,7 @@ from backends.base import (
     conditions,
     error_text,
 )
-from backends.patch import Patch
+from backends.patch import Patch, parse_version
 from backends.preflight import above_block, too_old
 from backends.vllm.batch import batched_tokens, scheduled_tokens
 from backends.vllm.patches import FIRST_NATIVE, PATCHES, needed
@@ -40,6 +40,8 @@ SERVING = (
     *("--reasoning-parser", "muse_glimmer"),
     *("--enable-auto-tool-choice", "--tool-call-parser", "muse_glimmer"),
 )
+PER_REQUEST_METRICS = parse_version("0.29")
+"""First release that reports speculation per request; 0.28 does not know the flag."""
 TARGET_OVERLAY = "{target-overlay}"
 DRAFTER_OVERLAY = "{drafter-overlay}"
 
@@ -83,10 +85,9 @@ class Vllm:
         elif spec.kv_dtype != "bf16":
             argv += ["--kv-cache-dtype", KV_DTYPES[spec.kv_dtype]]
         if spec.drafter is not None:
-            argv += [
-                *("--speculative-config", self._speculative_config(spec, paths)),
-                *("--per-request-spec-decode-metrics", "summary"),
-            ]
+            argv += ["--speculative-config", self._speculative_config(spec, paths)]
+            if parse_version(spec.engine_version) >= PER_REQUEST_METRICS:
+                argv += ["--per-request-spec-decode-metrics", "summary"]
             if spec.device == "cpu":
                 # The V1 runner wants all drafting layers in one KV cache group.
                 argv += ["--disable-hybrid-kv-cache-manager"]

@@ -36,6 +36,11 @@ def test_per_request_records_are_asked_for_only_with_a_drafter() -> None:
     assert option(VLLM.plan(spec("dflash")).argv, flag) == "summary"
 
 
+def test_per_request_records_are_not_asked_of_a_release_without_them() -> None:
+    argv = VLLM.plan(spec("dflash", engine_version="0.28.0")).argv
+    assert "--per-request-spec-decode-metrics" not in argv
+
+
 def test_the_prefix_cache_is_off_and_the_models_own_sampling_too() -> None:
     argv = VLLM.plan(spec()).argv
     assert "--no-enable-prefix-caching" in argv
