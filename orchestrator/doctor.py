@@ -14,7 +14,7 @@ from backends.base import Device
 from backends.errors import InputError, MuseorchError
 from orchestrator import engines, environment, hub, patching
 from orchestrator.engines import Engine
-from orchestrator.models import Artefact, LoadedModel, load_model, model_names
+from orchestrator.models import Artefact, LoadedModel, TargetSpec, load_model, model_names
 from orchestrator.up.choice import Choice, Options
 from orchestrator.up.choose import ORDER, choose
 from orchestrator.up.memory import free_disk, space
@@ -135,14 +135,16 @@ def _unusable(found: list[Engine]) -> dict[str, str]:
 
 def _model(model: LoadedModel) -> dict[str, Any]:
     target = model.model.target
-    artefacts = [_artefact(model, "target", target.identity, one) for one in target.artefacts]
+    artefacts = [_artefact(model, "target", target, one) for one in target.artefacts]
     for family, head in model.model.drafters.items():
-        artefacts += [_artefact(model, family, head.identity, one) for one in head.artefacts]
+        artefacts += [_artefact(model, family, head, one) for one in head.artefacts]
     return {"name": model.model.name, "artefacts": artefacts}
 
 
-def _artefact(model: LoadedModel, part: str, identity: str, artefact: Artefact) -> dict[str, Any]:
-    weights = artefact.weights(model.base, identity)
+def _artefact(
+    model: LoadedModel, part: str, spec: TargetSpec, artefact: Artefact
+) -> dict[str, Any]:
+    weights = model.weights(spec, artefact)
     here = weights.fetch is None and Path(weights.path).exists()
     return {
         "part": part,

@@ -137,7 +137,7 @@ def _drafter(
     fitting = [a for a in spec.artefacts if a.format in BACKENDS[backend].formats]
     same = [a for a in fitting if a.quantisation == quantisation]
     for artefact in (*same, *fitting):
-        weights = _present(artefact.weights(model.base, spec.identity), where)
+        weights = _present(model.weights(spec, artefact), where)
         return model.drafter(family, weights)
     raise InputError(f"no {family} drafter in a format {backend} reads.", where=where)
 
@@ -155,7 +155,7 @@ def _weights(
     for format_ in formats:
         for artefact in spec.artefacts:
             if (artefact.format, artefact.quantisation) == (format_, quantisation):
-                return _present(artefact.weights(model.base, spec.identity), where)
+                return _present(model.weights(spec, artefact), where)
     has = sorted({a.quantisation for a in spec.artefacts if a.format in formats})
     raise InputError(
         f"{model.model.name} has no {'/'.join(formats)} weights in {quantisation} for {backend}.",

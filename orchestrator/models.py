@@ -13,36 +13,30 @@ from backends.base import Drafter, Weights
 from backends.errors import InputError
 from orchestrator import hub
 from orchestrator.document import Document, Strict
+from orchestrator.engines import cache_root
 
 RECIPES = Path(recipes.__file__).parent
 
 
 class Artefact(Strict):
-    """One set of weights: a file or folder shipped or local, or a place on the hub."""
+    """One set of weights: shipped or local, on the hub, or made here by `museorch convert`."""
 
     format: Literal["hf", "gguf"]
     quantisation: str
     path: str | None = Field(default=None, description="Relative to recipes/, or absolute")
     hub: str | None = Field(default=None, description="Repository id on the Hugging Face hub")
     file: str | None = Field(default=None, description="File inside the hub repository")
+    converted: Literal[True] | None = Field(
+        default=None,
+        description="Made by `museorch convert` of this shipped model, in museorch's cache",
+    )
     bytes: int | None = Field(default=None, ge=1, description="Size of the weights as published")
 
     @model_validator(mode="after")
     def _one_place(self) -> Artefact:
-        if (self.path is None) == (self.hub is None):
-            raise ValueError("an artefact has either a path or a hub repository")
+        if [self.path, self.hub, self.converted].count(None) != 2:
+            raise ValueError("an artefact has one of path, hub and converted")
         return self
-
-    def weights(self, base: Path, identity: str) -> Weights:
-        """As an engine is given them: a path, or the hub's name of what is not here yet."""
-        fetch = None
-        if self.hub is None:
-            path = str(base / str(self.path))
-        else:
-            found = hub.cached(self.hub, self.file)
-            path = str(found) if found else "/".join(filter(None, (self.hub, self.file)))
-            fetch = None if found else hub.command(self.hub, self.file)
-        return Weights(path, self.format, self.quantisation, identity, fetch)
 
 
 class Tokens(Strict):
@@ -50,6 +44,9 @@ class Tokens(Strict):
     end: list[int] = Field(min_length=1, description="Ids that end a reply")
     pad: int
     mask: int
+    ordinary: tuple[int, int] | None = Field(
+        default=None, description="First id of ordinary text, and the one after the last"
+    )
 
 
 class Attention(Strict):
@@ -65,6 +62,9 @@ class Attention(Strict):
 class TargetSpec(Strict):
     identity: str
     attention: Attention | None = None
+    config: str | None = Field(
+        default=None, description="Its config.json, relative to recipes/: the shape of dummy weights"
+    )
     artefacts: list[Artefact] = Field(min_length=1)
 
 
@@ -118,6 +118,30 @@ class LoadedModel:
             raise hub.NotFetched(repo, "tokenizer.json")
         return found.parent
 
+    def weights(self, spec: TargetSpec, artefact: Artefact) -> Weights:
+        """As an engine is given them: a path, and how to get what is not here yet."""
+        fetch = None
+        if artefact.converted:
+            path = converted_folder() / f"{spec.identity}-{artefact.quantisation.upper()}.gguf"
+            where, fetch = str(path), None if path.exists() else self._convert_command()
+        elif artefact.hub is None:
+            where = str(self.base / str(artefact.path))
+        else:
+            found = hub.cached(artefact.hub, artefact.file)
+            where = str(found) if found else "/".join(filter(None, (artefact.hub, artefact.file)))
+            fetch = None if found else hub.command(artefact.hub, artefact.file)
+        return Weights(where, artefact.format, artefact.quantisation, spec.identity, fetch)
+
+    def _convert_command(self) -> str:
+        """Makes every artefact of this model that is to be converted."""
+        words = ["museorch convert", self.model.name]
+        quantisations: list[str] = []
+        for family, spec in (("", self.model.target), *self.model.drafters.items()):
+            made = [a.quantisation.upper() for a in spec.artefacts if a.converted]
+            quantisations += made
+            words += ["--drafter", family] if made and family else []
+        return " ".join([*words, "--quant", ",".join(dict.fromkeys(quantisations))])
+
     def drafter(self, family: Literal["dflash", "dspark"], weights: Weights) -> Drafter:
         spec = self.model.drafters[family]
         return Drafter(
@@ -143,6 +167,11 @@ class LoadedModel:
             where="workload.prompts",
             fix=f"Prompt sets of {self.model.name}: {known}." if known else None,
         )
+
+
+def converted_folder() -> Path:
+    """Where `museorch convert` puts files when no folder is named."""
+    return cache_root() / "gguf"
 
 
 def model_names() -> list[str]:

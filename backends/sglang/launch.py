@@ -172,6 +172,15 @@ class Sglang:
                     "Use it to check tokens and acceptance, not speed.",
                 )
             )
+        if spec.device == "cpu" and spec.target.format == "gguf":
+            found.append(
+                Finding(
+                    "error",
+                    "gguf-on-cpu",
+                    "SGLang reads GGUF files on a GPU only.",
+                    "Serve bf16 here, or the GGUF with llama.cpp.",
+                )
+            )
         if spec.kv_dtype != "bf16":
             found.append(
                 Finding(

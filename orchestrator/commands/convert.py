@@ -17,7 +17,9 @@ def convert(
     quant: str = typer.Option(
         "BF16,Q8_0,Q6_K,Q4_K_M", "--quant", help="Quantisations, parted by commas."
     ),
-    out: Path = typer.Option(..., "--out", help="The folder for the files."),
+    out: Path | None = typer.Option(
+        None, "--out", help="The folder for the files. Default: where shipped recipes look."
+    ),
     threads: int = typer.Option(1, "--threads", min=1, help="CPU threads of the quantiser."),
     as_json: bool = typer.Option(False, "--json", help="Print the manifests as JSON."),
 ) -> None:
@@ -30,6 +32,7 @@ def convert(
     from orchestrator.convert.flow import convert as run
     from orchestrator.convert.flow import quantisations
     from orchestrator.convert.tools import tools
+    from orchestrator.models import converted_folder
 
     wanted = quantisations(quant)
     found = checkpoints(target, drafter)
@@ -49,7 +52,9 @@ def convert(
 
     made = []
     try:
-        for item in run(found, wanted, out, tools(), threads=threads, watch=watch):
+        for item in run(
+            found, wanted, out or converted_folder(), tools(), threads=threads, watch=watch
+        ):
             made.append({"path": str(item.path), "kept": item.kept, **item.manifest})
             if not as_json:
                 if moving:

@@ -84,7 +84,7 @@ def reference_for(job: Job) -> tuple[Path, Path]:
     spec = job.model.model.target
     wanted = {item.arm.target.quantisation for item in job.planned}
     for artefact in spec.artefacts:
-        weights = artefact.weights(job.model.base, spec.identity)
+        weights = job.model.weights(spec, artefact)
         if artefact.format == "hf" and wanted == {artefact.quantisation} and not weights.fetch:
             return _python(job), Path(weights.path)
     raise InputError(

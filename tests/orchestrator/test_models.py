@@ -17,4 +17,4 @@ def test_paths_of_a_model_file_are_beside_it_wherever_the_engine_runs(
     monkeypatch.chdir(tmp_path)
     loaded = load_model("mine.yaml", Path())
     (artefact,) = loaded.model.target.artefacts
-    assert artefact.weights(loaded.base, "mine").path == str(tmp_path / "x.gguf")
+    assert loaded.weights(loaded.model.target, artefact).path == str(tmp_path / "x.gguf")
