@@ -215,6 +215,9 @@ class CounterMap:
     position_label: str = "position"
 
 
+    drafting_log: str | None = None
+    """Pattern of the log line that tells, from the server's start on, how often it drafted and how
+    many ms that took: groups `passes` and `ms`."""
 @dataclass(frozen=True)
 class LiveMap:
     """Names of the Prometheus samples that say what a server is doing now."""
@@ -247,6 +250,10 @@ class SpecRecord:
     source: Literal["counters", "requests"]
 
 
+    draft_passes: int | None = None
+    """Runs of the drafter, each for all requests in flight; None where the engine does not tell."""
+    draft_ms: float | None = None
+    """Time of all of them."""
 def conditions(spec: ServeSpec) -> dict[str, str]:
     """What every plan of museorch fixes in the same way on all engines.
 

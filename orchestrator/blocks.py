@@ -12,6 +12,7 @@ from typing import Any
 
 from backends.base import SpecRecord
 from orchestrator.certify import CONDITIONS, same
+from orchestrator.counters import Count
 from orchestrator.metrics import Phase
 
 
@@ -94,4 +95,11 @@ def _sum(records: Iterable[SpecRecord | None]) -> SpecRecord | None:
         accepted=sum(record.accepted for record in known),
         per_position=pooled,
         source=known[0].source,
+        draft_passes=_total([record.draft_passes for record in known]),
+        draft_ms=_total([record.draft_ms for record in known]),
     )
+
+
+def _total(values: Sequence[Count | None]) -> Count | None:
+    told = [value for value in values if value is not None]
+    return sum(told) if len(told) == len(values) else None

@@ -6,12 +6,16 @@ Meanings as vLLM's spec-decode metrics define them: a step is one verification p
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise, zip_longest
+from typing import Any, TypeVar
 
 from backends.base import CounterMap, RequestSpeculation, SpecRecord
 from backends.errors import EngineError
+
+Count = TypeVar("Count", int, float)
 
 
 @dataclass(frozen=True)
@@ -22,10 +26,12 @@ class Counters:
     drafted: int | None = None
     accepted: int | None = None
     per_position: tuple[int, ...] | None = None
+    draft_passes: int | None = None
+    draft_ms: float | None = None
 
 
-def scrape(text: str, counter_map: CounterMap) -> Counters:
-    """Read a /metrics page, summed over every label but the position.
+def scrape(text: str, counter_map: CounterMap, log: str = "") -> Counters:
+    """Read a /metrics page, summed over every label but the position, and the end of the log.
 
     Names are matched on samples, because the parser strips `_total` from families only.
     Raises EngineError where the page cannot be read.
@@ -52,7 +58,17 @@ def scrape(text: str, counter_map: CounterMap) -> Counters:
         per_position=tuple(positions.get(i, 0) for i in range(max(positions) + 1))
         if positions
         else None,
+        **_drafting(log, counter_map.drafting_log),
     )
+
+
+def _drafting(log: str, pattern: str | None) -> dict[str, Any]:
+    """Of the last line that tells; before the first draft it is nothing yet."""
+    if pattern is None:
+        return {}
+    told = re.findall(pattern, log)
+    passes, ms = told[-1] if told else (0, 0.0)
+    return {"draft_passes": int(passes), "draft_ms": float(ms)}
 
 
 def delta(before: Counters, after: Counters) -> Counters:
@@ -66,6 +82,8 @@ def delta(before: Counters, after: Counters) -> Counters:
         drafted=_grown("drafted", before.drafted, after.drafted),
         accepted=_grown("accepted", before.accepted, after.accepted),
         per_position=_positions_grown(before.per_position, after.per_position),
+        draft_passes=_grown("drafting passes", before.draft_passes, after.draft_passes),
+        draft_ms=_grown("drafting time", before.draft_ms, after.draft_ms),
     )
 
 
@@ -85,6 +103,8 @@ def spec_record(
         record = _from_requests([told for told in per_request if told is not None])
     if record is None or (draft_tokens is None and record.steps == 0):
         return None
+    if phase.draft_passes:
+        record = replace(record, draft_passes=phase.draft_passes, draft_ms=phase.draft_ms)
     _check(record, draft_tokens)
     if draft_tokens is None or record.per_position is None:
         return record
@@ -181,7 +201,7 @@ def _contradiction(what: str) -> EngineError:
     )
 
 
-def _grown(name: str, before: int | None, after: int | None) -> int | None:
+def _grown(name: str, before: Count | None, after: Count | None) -> Count | None:
     if before is None:
         return after
     if after is None or after < before:

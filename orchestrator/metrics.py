@@ -178,6 +178,23 @@ def _step_time(phase: Phase) -> tuple[float, int] | str:
     if not intervals or steps == 0:
         return "no request streamed two tokens or more"
     return 1000 * sum(s for _, s in intervals) / steps, steps
+def _draft_time(phase: Phase) -> tuple[float, int] | str:
+    if phase.speculation == "none":
+        return "no speculation"
+    record = phase.record
+    if record is None or not record.draft_passes or record.draft_ms is None:
+        return "the engine does not tell how long it drafts"
+    return record.draft_ms / record.draft_passes, record.draft_passes
+
+
+def _target_time(phase: Phase) -> tuple[float, int] | str:
+    step = _step_time(phase)
+    if isinstance(step, str) or phase.speculation == "none":
+        return step
+    draft = _draft_time(phase)
+    return draft if isinstance(draft, str) else (step[0] - draft[0], step[1])
+
+
 
 
 METRICS = (
@@ -232,6 +249,20 @@ METRICS = (
         "ms",
         "lower",
         "sum of (t_last - t_first) / verification steps; one step a token without a drafter",
+    Metric(
+        "draft_time_ms",
+        "ms",
+        "lower",
+        "time of drafting / its passes, where the engine's log tells",
+        _draft_time,
+    ),
+    Metric(
+        "target_time_ms",
+        "ms",
+        "lower",
+        "step_time_ms - draft_time_ms: verifying K + 1 tokens, and the rest of a step",
+        _target_time,
+    ),
         _step_time,
     ),
 )

@@ -317,7 +317,9 @@ def _scrape(server: Server, item: PlannedArm) -> Counters:
     if item.arm.drafter is None:
         return Counters()
     try:
-        return scrape(server.metrics(), BACKENDS[item.arm.backend].counters)
+        page = server.metrics()
+        log = server.log.read_text(encoding="utf-8", errors="replace")
+        return scrape(page, BACKENDS[item.arm.backend].counters, log)
     except OSError as error:
         raise EngineError(f"the metrics endpoint did not answer: {error}") from None
 

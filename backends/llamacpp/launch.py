@@ -49,6 +49,9 @@ class LlamaCpp:
         drafted="llamacpp:spec_decode_num_draft_tokens_total",
         accepted="llamacpp:spec_decode_num_accepted_tokens_total",
         per_position="llamacpp:spec_decode_num_accepted_tokens_per_pos_total",
+        # b, g, a: beginning a prompt, generating drafts, accepting them.
+        drafting_log=r"#calls\(b,g,a\) = +\d+ +(?P<passes>\d+) .*"
+        r"dur\(b,g,a\) = [\d.]+, (?P<ms>[\d.]+),",
     )
     live: LiveMap = LiveMap(
         "llamacpp:tokens_predicted_total",
@@ -74,6 +77,8 @@ class LlamaCpp:
             "--no-context-shift",
             *("--metrics", "--no-ui", "--no-mmproj", "--offline"),
             *("--log-colors", "off"),
+            # From 4 on its log tells the time of drafting and the type of the KV cache.
+            *(() if spec.purpose == "serve" else ("--log-verbosity", "4")),
         ]
         env = dict(spec.extra_env)
         if spec.device == "cuda":

@@ -28,6 +28,8 @@ METRICS = (
 
 
 def number(value: float | None, decimals: int) -> str:
+    ("draft_time_ms", "of which drafting", 2),
+    ("target_time_ms", "of which the rest", 2),
     return UNKNOWN if value is None else f"{value:,.{decimals}f}"
 
 

@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from backends.base import CounterMap, RequestSpeculation, SpecRecord
 from backends.errors import EngineError
+from backends.llamacpp.launch import LLAMACPP
 from orchestrator.counters import Counters, delta, scrape, spec_record
 
 NAMES = CounterMap(
@@ -142,3 +145,28 @@ def test_contradictions_are_named(phase: Counters, why: str) -> None:
 def test_a_request_that_contradicts_its_histogram(request_: RequestSpeculation, why: str) -> None:
     with pytest.raises(EngineError, match=why):
         spec_record(Counters(), [request_], 4)
+
+
+def test_drafting_time_is_told_by_the_log() -> None:
+    """Lines as llama-server writes them, once a request, counting from its start on."""
+    line = (
+        "0.00.480.827 I spec common_specu: statistics     draft-dflash: #calls(b,g,a) =    1 {:6} "
+        "    51, #gen drafts =     51, #mean acc len = 1.22, #acc rate/pos = (0.196, 0.020), "
+        "dur(b,g,a) = 0.001, {:.3f}, 0.008 ms\n"
+    )
+    first, second = line.format(51, 35.954), line.format(102, 75.130)
+    names = LLAMACPP.counters
+    before, after = (scrape("", names, log) for log in (first, first + "more\n" + second))
+    assert (before.draft_passes, before.draft_ms) == (51, 35.954)
+    phase = delta(before, after)
+    assert phase.draft_passes == 51
+    assert phase.draft_ms == pytest.approx(39.176)
+    # Before the first draft there is no such line, and an engine without one never tells.
+    assert scrape("", names, "listening\n").draft_passes == 0
+    assert scrape("", NAMES, first) == Counters()
+    record = spec_record(replace(phase, steps=51, drafted=680, accepted=11), [], 15)
+    assert record is not None
+    assert (record.draft_passes, record.draft_ms) == (51, phase.draft_ms)
+    silent = spec_record(Counters(51, 680, 11, draft_passes=0, draft_ms=0.0), [], 15)
+    assert silent is not None
+    assert silent.draft_ms is None
