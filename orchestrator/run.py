@@ -25,6 +25,7 @@ from orchestrator.progress import Progress
 from orchestrator.recipe import Mode, Recipe, load_recipe
 from orchestrator.rundir import BOOKEND, RunDirectory, block_turns, read_json, write_json
 from orchestrator.sample import Sample, append
+from orchestrator.resume import require_same
 from orchestrator.serve import Server, serve
 from orchestrator.weight_files import fingerprint
 from orchestrator.workload import Prompt, prompts_hash, render_prompts, render_requests
@@ -121,14 +122,8 @@ def create(job: Job, out: Path) -> RunDirectory:
 def reopen(job: Job, out: Path) -> RunDirectory:
     """An unfinished run of the same recipe, to be finished. Refuses any other."""
     run = RunDirectory.open(out)
-    before, now = read_json(run.run_file), _run_facts(job)
-    for key in ("recipe", "prompts", "arms", "reference", "blocks", "workload", "harness"):
-        if before.get(key) != now[key]:
-            raise InputError(
-                f"was started with another {key}; its results cannot be mixed with this recipe's.",
-                where=str(run.run_file),
-                fix="Start a new run.",
-            )
+    plans = [plan_json(item) for item in job.planned]
+    require_same(run, _run_facts(job), plans, environment.gather())
     return run
 
 
