@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import os
 import platform
-import shutil
 import subprocess
+from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import psutil
 
-GPU_FIELDS = ("name", "driver_version", "memory.total", "power.limit", "uuid")
+from orchestrator import cards
+from orchestrator.cards import Card
 
 
 def museorch_version() -> str:
@@ -33,34 +34,27 @@ def gather() -> dict[str, Any]:
         },
         "memory_bytes": psutil.virtual_memory().total,
         "load_average": os.getloadavg(),
-        "gpus": gpus(),
+        "gpus": cards.visible(),
     }
 
 
-def hardware(environment: dict[str, Any], device: str) -> str | None:
-    """What an arm of `device` ran on, as one comparable string."""
+def hardware(
+    environment: dict[str, Any], device: str, used: Sequence[Card] | None = None
+) -> str | None:
+    """What an arm of `device` ran on, as one comparable string.
+
+    `used` are its GPUs; where they are not told, the first that was visible.
+    """
     if device == "cpu":
         cpu = environment["cpu"]
         return f"{cpu['model'] or platform.machine()}, {cpu['usable'] or cpu['threads']} threads"
-    found = environment["gpus"]
+    found = used if used is not None else (environment["gpus"] or [])[:1]
     if not found:
         return None
     names = [
         f"{gpu['name']}, driver {gpu['driver_version']}, {gpu['power.limit']} W" for gpu in found
     ]
     return f"{len(names)} x {names[0]}" if len(set(names)) == 1 else "; ".join(names)
-
-
-def gpus() -> list[dict[str, str]] | None:
-    """NVIDIA GPUs by nvidia-smi; [] without any, None where it fails."""
-    tool = shutil.which("nvidia-smi")
-    if tool is None:
-        return []
-    text = _run([tool, f"--query-gpu={','.join(GPU_FIELDS)}", "--format=csv,noheader,nounits"])
-    if text is None:
-        return None
-    rows = [[cell.strip() for cell in line.split(",")] for line in text.splitlines() if line]
-    return [dict(zip(GPU_FIELDS, row, strict=False)) for row in rows]
 
 
 def _cpu_model() -> str | None:

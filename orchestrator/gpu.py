@@ -1,23 +1,36 @@
-"""What nvidia-smi shows of the GPUs while an arm runs: clocks, power, and who else is there."""
+"""What nvidia-smi shows of an arm's GPUs while it runs: clocks, power, memory, who else is there.
+
+Readings are kept as nvidia-smi prints them, one line for each GPU twice a second. NVML's counter of
+energy would be exact where this samples, at the price of a library; a phase lasts long enough.
+"""
 
 from __future__ import annotations
 
+import os
 import shutil
 import statistics
 import subprocess
-import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
-from backends.base import Device
+from orchestrator import cards
+from orchestrator.cards import TIMEOUT_S, Card
 
-NO_GPU = "no GPU in use"
-FIELDS = ("clocks.sm", "power.draw", "utilization.gpu", "clocks_event_reasons.active")
-FORMAT = ("--format=csv,noheader,nounits",)
+FIELDS = (
+    "timestamp",
+    "index",
+    "clocks.sm",
+    "power.draw",
+    "utilization.gpu",
+    "memory.used",
+    "clocks_event_reasons.active",
+)
 PERIOD_MS = 500
-TIMEOUT_S = 20.0
 PATIENCE_S = 5.0
 SLOWDOWNS = {
     0x04: "power cap",
@@ -31,23 +44,37 @@ FAULTS = frozenset(SLOWDOWNS.values()) - {"power cap"}
 """A power cap is the power limit at work, which the hardware condition already holds."""
 
 
-def others(device: Device, patience_s: float = PATIENCE_S) -> dict[str, Any]:
-    """Compute processes on the GPUs. Called before the arm's own server starts, all are foreign.
+@dataclass(frozen=True)
+class Reading:
+    """One GPU at one time. Some boards do not tell all; what is not told is None."""
+
+    unix_ns: int
+    card: str
+    clock_mhz: float
+    power_w: float | None
+    """The driver's mean of the last second, on boards since Ampere."""
+    used_percent: float | None
+    memory_mib: float | None
+    """Of the whole GPU, whoever uses it."""
+    reasons: int
+
+
+def others(used: Sequence[Card] | str, patience_s: float = PATIENCE_S) -> dict[str, Any]:
+    """Compute processes on these GPUs. Before the arm's own server starts, all are foreign.
 
     Those of the arm before may show for a moment longer, so some are asked for again.
     `{"processes": None, "reason": ...}` where that is not known.
     """
+    if isinstance(used, str):
+        return {"processes": None, "reason": used}
     deadline = time.monotonic() + patience_s
-    while (found := _processes(device))["processes"] and time.monotonic() < deadline:
+    while (found := _processes(used))["processes"] and time.monotonic() < deadline:
         time.sleep(PERIOD_MS / 1000)
     return found
 
 
-def _processes(device: Device) -> dict[str, Any]:
-    tool, reason = _tool(device)
-    if tool is None:
-        return {"processes": None, "reason": reason}
-    argv = [tool, "--query-compute-apps=pid,process_name,used_memory", *FORMAT]
+def _processes(used: Sequence[Card]) -> dict[str, Any]:
+    argv = [_tool(), *cards.ask("--query-compute-apps=pid,process_name,used_memory", used)]
     try:
         done = subprocess.run(
             argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=TIMEOUT_S, check=False
@@ -61,36 +88,47 @@ def _processes(device: Device) -> dict[str, Any]:
 
 
 @contextmanager
-def clocks(device: Device) -> Iterator[dict[str, Any]]:
-    """Fills the yielded mapping at its end with what was seen while it was open."""
+def clocks(used: Sequence[Card] | str, log: Path) -> Iterator[dict[str, Any]]:
+    """Adds readings to `log`, and at the end their summary to the yielded mapping."""
     seen: dict[str, Any] = {}
-    tool, reason = _tool(device)
-    if tool is None:
-        seen["reason"] = reason
+    if isinstance(used, str):
+        seen["reason"] = used
         yield seen
         return
-    argv = [tool, f"--query-gpu={','.join(FIELDS)}", *FORMAT, f"--loop-ms={PERIOD_MS}"]
-    with tempfile.TemporaryFile() as output:  # a pipe would be full after some minutes
+    query = cards.ask(f"--query-gpu={','.join(FIELDS)}", used)
+    # What leads from the time that nvidia-smi prints to the clock of the samples.
+    seen["monotonic_to_unix_ns"] = time.time_ns() - time.monotonic_ns()
+    with log.open("ab") as output:  # a pipe would be full after some minutes
+        begin = output.tell()
         process = subprocess.Popen(
-            argv, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT
+            [_tool(), *query, f"--loop-ms={PERIOD_MS}"],
+            env={**os.environ, "TZ": "UTC0"},
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
         )
         try:
             yield seen
         finally:
             process.terminate()
             process.wait(TIMEOUT_S)
-            output.seek(0)
-            seen.update(summary(output.read().decode(errors="replace")))
+            seen.update(summary(log.read_bytes()[begin:].decode(errors="replace")))
+
+
+def readings(text: str) -> list[Reading]:
+    """What `clocks` keeps; lines that are no reading are left out."""
+    return [found for line in text.splitlines() if (found := _reading(line)) is not None]
 
 
 def summary(text: str) -> dict[str, Any]:
     """Clock in MHz and power in W over the readings of a working GPU; reasons for slowdowns."""
-    rows = [row for line in text.splitlines() if (row := _reading(line)) is not None]
-    busy = [row for row in rows if row[2] != 0] or rows
+    rows = readings(text)
+    busy = [row for row in rows if row.used_percent != 0] or rows
     if not busy:
         return {"reason": f"nvidia-smi: {_last_line(text)}"}
-    clock, power = [row[0] for row in busy], [row[1] for row in busy if row[1] is not None]
-    active = {name for bit, name in SLOWDOWNS.items() if any(row[3] & bit for row in busy)}
+    clock = [row.clock_mhz for row in busy]
+    power = [row.power_w for row in busy if row.power_w is not None]
+    active = {name for bit, name in SLOWDOWNS.items() if any(row.reasons & bit for row in busy)}
     return {
         "readings": len(busy),
         "sm_mhz": {"min": min(clock), "median": statistics.median(clock), "max": max(clock)},
@@ -99,26 +137,31 @@ def summary(text: str) -> dict[str, Any]:
     }
 
 
-def _reading(line: str) -> tuple[float, float | None, float | None, int] | None:
-    """Clock, power, share in use and event reasons. Some boards tell no power or share."""
-    cells = [None if cell.strip() == "[N/A]" else cell.strip() for cell in line.split(",")]
+def _reading(line: str) -> Reading | None:
+    cells = [cell.strip() for cell in line.split(",")]
     try:
-        clock, power, used, reasons = cells
-        return (
-            float(clock or ""),
-            None if power is None else float(power),
-            None if used is None else float(used),
-            int(reasons or "", 16),
+        stamp, card, clock, power, used, memory, reasons = cells
+        moment = datetime.strptime(stamp, "%Y/%m/%d %H:%M:%S.%f").replace(tzinfo=UTC)
+        return Reading(
+            round(moment.timestamp() * 1e6) * 1000,
+            card,
+            float(clock),
+            _told(power),
+            _told(used),
+            _told(memory),
+            int(reasons, 16),
         )
     except ValueError:
         return None
 
 
-def _tool(device: Device) -> tuple[str | None, str]:
-    """nvidia-smi, or the reason why there is nothing to ask it."""
-    if device == "cpu":
-        return None, NO_GPU
-    return shutil.which("nvidia-smi"), "no nvidia-smi on PATH"
+def _told(cell: str) -> float | None:
+    return None if cell.startswith("[") else float(cell)
+
+
+def _tool() -> str:
+    """It was there when the GPUs were listed."""
+    return shutil.which("nvidia-smi") or "nvidia-smi"
 
 
 def _last_line(text: str) -> str:

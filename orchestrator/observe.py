@@ -8,23 +8,29 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import psutil
 
-from backends.base import Device
 from orchestrator import gpu
+from orchestrator.cards import Card
 
 
 @contextmanager
-def phase(pid: int, port: int, device: Device) -> Iterator[dict[str, Any]]:
-    """Watch the server `pid` on `port`. The yielded mapping is complete once this is left."""
+def phase(
+    pid: int, port: int, used: Sequence[Card] | str, gpu_log: Path
+) -> Iterator[dict[str, Any]]:
+    """Watch the server `pid` on `port`. The yielded mapping is complete once this is left.
+
+    `used` are its GPUs, or why there are none to watch.
+    """
     seen: dict[str, Any] = {"server": {"before": server(pid, port)}}
     before = _processor_time(pid)
-    with gpu.clocks(device) as clocks:
+    with gpu.clocks(used, gpu_log) as clocks:
         seen["gpu"] = clocks
         yield seen
     after = _processor_time(pid)

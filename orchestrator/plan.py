@@ -10,7 +10,8 @@ from typing import Any
 from backends import BACKENDS
 from backends.base import Finding, LaunchPlan, ServeSpec
 from backends.errors import EngineError, InputError, MuseorchError
-from backends.simulate import simulate
+from backends.simulate import fitted, simulate
+from orchestrator import cards
 from orchestrator.engines import Engine, default_version, resolve
 from orchestrator.expand import Arm
 from orchestrator.recipe import EngineChoice, Recipe
@@ -81,6 +82,10 @@ def plan_arm(recipe: Recipe, arm: Arm, serving: Serving | None = None) -> Planne
     changes: dict[str, Any] = {"findings": findings}
     if serve.start_timeout_s is not None:
         changes["start_timeout_s"] = serve.start_timeout_s
+    if recipe.device == "cuda":
+        variables, told = cards.setting(plan.env)
+        changes["env"] = {**variables, **plan.env}
+        changes["findings"] = (*findings, *((told,) if told else ()))
     return PlannedArm(arm, engine, spec, LaunchPlan(**{**plan.__dict__, **changes}))
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from backends import BACKENDS
 from backends.errors import EngineError
-from orchestrator import environment, gpu, sample
+from orchestrator import cards, environment, sample
 from orchestrator.audit import audit_greedy
 from orchestrator.blocks import Measured, join, join_status
 from orchestrator.by_context import by_context
@@ -58,7 +58,10 @@ def build(run: RunDirectory) -> dict[str, Any]:
         "harness": facts["harness"],
         "started": facts["started"],
         "workload": facts["workload"],
-        "hardware": environment.hardware(machine, facts["device"]),
+        "hardware": next(
+            (one.conditions["hardware"] for one in measured),
+            environment.hardware(machine, facts["device"]),
+        ),
         "arms": arms,
         "comparisons": [
             comparison_json(c)
@@ -153,7 +156,7 @@ def _conditions(
     return {
         "backend": plan["backend"],
         "speculation": plan["speculation"],
-        "hardware": environment.hardware(machine, facts["device"]),
+        "hardware": environment.hardware(machine, facts["device"], status.get("gpus")),
         "clocks": _clocks(counted.get("observed")),
         "gpu_processes": _others(status.get("others_on_gpu", {})),
         "engine": f"{plan['backend']} {status.get('engine', plan).get('version', 'unknown')}",
@@ -187,13 +190,13 @@ def _clocks(observed: Mapping[str, Any] | None) -> float | str | None:
     seen = observed["gpu"] if observed is not None else {}
     if "sm_mhz" in seen:
         return float(seen["sm_mhz"]["median"])
-    return gpu.NO_GPU if seen.get("reason") == gpu.NO_GPU else None
+    return cards.NO_GPU if seen.get("reason") == cards.NO_GPU else None
 
 
 def _others(found: Mapping[str, Any]) -> str | None:
     processes = found.get("processes")
     if processes is None:
-        return gpu.NO_GPU if found.get("reason") == gpu.NO_GPU else None
+        return cards.NO_GPU if found.get("reason") == cards.NO_GPU else None
     return f"{len(processes)}" if processes else "none"
 
 

@@ -13,7 +13,8 @@ from typing import Any
 from backends import BACKENDS
 from backends.base import Request
 from backends.errors import EngineError, InputError, MuseorchError
-from orchestrator import environment, gpu, observe, patching
+from orchestrator import cards, environment, gpu, observe, patching
+import orchestrator.dummy.write as dummies
 from orchestrator.client import PhaseContext, run_phase
 from orchestrator.counters import Counters, scrape
 from orchestrator.expand import Arm, expand
@@ -189,7 +190,9 @@ def _measure_arm(
         for overlay in item.plan.overlays
     }
     probe = replace(_requests(job, job.recipe.workload.modes[0])[0], max_tokens=2)
-    status["others_on_gpu"] = gpu.others(job.recipe.device)
+    used = cards.used(job.recipe.device, item.plan.env)
+    status["gpus"] = None if isinstance(used, str) else used
+    status["others_on_gpu"] = gpu.others(used)
     began = time.monotonic()
     with serve(
         item.plan,
@@ -261,7 +264,8 @@ def _phase(
         done.append(sample)
         progress.sample(sample)
 
-    with observe.phase(server.pid, server.port, job.recipe.device) as observed:
+    used = cards.used(job.recipe.device, item.plan.env)
+    with observe.phase(server.pid, server.port, used, folder / "gpu.csv") as observed:
         _send(item, server, requests, mode, concurrency, repeat, keep)
     # A client sees the broken connection a moment before the process is gone.
     died = server.exit_reason(wait_s=2.0 if any(s.error is not None for s in done) else 0.0)

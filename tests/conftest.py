@@ -8,7 +8,7 @@ import pytest
 
 from backends.errors import EngineError
 from orchestrator.engines import resolve
-from orchestrator.environment import gpus
+from orchestrator.cards import visible
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -19,7 +19,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if item.get_closest_marker("slow") and not config.getoption("--slow"):
             item.add_marker(pytest.mark.skip(reason="takes minutes; run with --slow"))
-        if item.get_closest_marker("gpu") and not gpus():
+        if item.get_closest_marker("gpu") and not visible():
             item.add_marker(pytest.mark.skip(reason="needs an NVIDIA GPU"))
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from pathlib import Path
 import psutil
 
 from backends.base import Device, ServeSpec, Weights
+from orchestrator import cards
 from orchestrator.models import Attention, Model
 
 GIB = 1 << 30
@@ -70,7 +70,7 @@ def budget(backend: str, spec: ServeSpec, model: Model, space: Space | None) -> 
 
 
 def space(device: Device) -> Space | None:
-    """The first visible GPU's memory, or this machine's."""
+    """Memory of the GPU that an engine gets, or this machine's."""
     return _gpu() if device == "cuda" else _ram()
 
 
@@ -119,23 +119,22 @@ def _kv(attention: Attention | None, spec: ServeSpec) -> int | None:
 
 
 def _gpu() -> Space | None:
-    tool = shutil.which("nvidia-smi")
-    if tool is None:
+    """Of the one an engine gets."""
+    found = cards.visible()
+    if not found:
         return None
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")[0].strip()
-    argv = [tool, "--query-gpu=name,memory.free,memory.total", "--format=csv,noheader,nounits"]
-    argv += ["-i", visible] if visible else []
+    argv = ["nvidia-smi", *cards.ask("--query-gpu=memory.free,memory.total", found[:1])]
     try:
         done = subprocess.run(
             argv,
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=20,
+            timeout=cards.TIMEOUT_S,
             check=True,
         )
-        name, free, total = (cell.strip() for cell in done.stdout.splitlines()[0].rsplit(",", 2))
-        return Space(name, int(free) << 20, int(total) << 20)
+        free, total = done.stdout.splitlines()[0].split(",")
+        return Space(found[0]["name"], int(free) << 20, int(total) << 20)
     except (OSError, subprocess.SubprocessError, ValueError, IndexError):
         return None
 

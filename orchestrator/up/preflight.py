@@ -7,8 +7,8 @@ from pathlib import Path
 
 from backends.base import Device, Finding, ServeSpec
 from backends.errors import InputError
+from orchestrator.cards import visible
 from orchestrator.drafter_shape import drafter_shape
-from orchestrator.environment import gpus
 from orchestrator.expand import Arm
 from orchestrator.headers import read_headers
 from orchestrator.up.memory import Space
@@ -67,7 +67,7 @@ def _drafter(spec: ServeSpec) -> Iterator[Finding]:
 def _attention(spec: ServeSpec, backend: str) -> Iterator[Finding]:
     if spec.device != "cuda" or backend != "vllm" or spec.drafter is None:
         return
-    names = [gpu["name"] for gpu in gpus() or []]
+    names = [gpu["name"] for gpu in visible() or []]
     if any("GB10" in name for name in names) and not any(
         "attention" in word for word in spec.extra_args
     ):

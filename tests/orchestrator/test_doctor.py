@@ -49,8 +49,8 @@ def test_a_gpu_is_shown_with_driver_and_cuda(
     tool.write_text(
         "#!/bin/sh\n"
         'case "$*" in\n'
-        "  *driver_version*) echo 'NVIDIA X, 610.43, 24576, 450.00, GPU-1';;\n"
-        "  *memory.free*) echo 'NVIDIA X, 24000, 24576';;\n"
+        "  *driver_version*) echo 'NVIDIA X, 610.43, 24576, 450.00, GPU-1, 0';;\n"
+        "  *memory.free*) echo '24000, 24576';;\n"
         "  *) echo '| Driver Version: 610.43   CUDA Version: 13.2 |';;\n"
         "esac\n"
     )

@@ -7,10 +7,12 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
 from orchestrator import observe
+from orchestrator.cards import NO_GPU
 
 LISTEN = """
 import socket
@@ -71,12 +73,12 @@ def test_a_process_that_has_gone() -> None:
 def test_load_of_others_is_told_and_the_engines_own_is_not() -> None:
     with python(LISTEN) as idle, python(SPIN) as other:
         number = port(idle)
-        with observe.phase(idle.pid, number, "cpu") as foreign:
+        with observe.phase(idle.pid, number, NO_GPU, Path()) as foreign:
             time.sleep(1.2)
-        with observe.phase(other.pid, number, "cpu") as own:
+        with observe.phase(other.pid, number, NO_GPU, Path()) as own:
             time.sleep(1.2)
     assert foreign["server"]["before"] == foreign["server"]["after"]
-    assert foreign["gpu"] == {"reason": "no GPU in use"}
+    assert foreign["gpu"] == {"reason": NO_GPU}
     # What else runs on the machine is in both; the spinning process only in the first.
     assert foreign["load"]["foreign_threads"] > 0.15
     assert own["load"]["foreign_threads"] < own["load"]["threads"]
@@ -84,6 +86,9 @@ def test_load_of_others_is_told_and_the_engines_own_is_not() -> None:
 
 
 def test_a_moment_is_too_short_to_tell_load() -> None:
-    with python(LISTEN) as process, observe.phase(process.pid, port(process), "cpu") as seen:
+    with (
+        python(LISTEN) as process,
+        observe.phase(process.pid, port(process), NO_GPU, Path()) as seen,
+    ):
         pass
     assert seen["load"]["foreign_threads"] is None

@@ -10,6 +10,7 @@ from backends.errors import EngineError, InputError
 from orchestrator.up.choice import Choice, Options
 from orchestrator.up.choose import choose
 from orchestrator.up.memory import GIB, budget, space
+from tests.orchestrator import nvidia
 
 
 @pytest.fixture(autouse=True)
@@ -20,11 +21,7 @@ def nothing_fetched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def card(folder: Path, monkeypatch: pytest.MonkeyPatch, free: int, total: int) -> None:
     """A GPU with this much memory in MiB, as nvidia-smi tells it."""
-    tools = folder / "tools"
-    tools.mkdir()
-    (tools / "nvidia-smi").write_text(f"#!/bin/sh\necho 'A, GPU, {free}, {total}'\n")
-    (tools / "nvidia-smi").chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tools}:/bin:/usr/bin")
+    nvidia.put(folder / "tools", monkeypatch, otherwise=f"echo '{free}, {total}'")
 
 
 def chosen(**options: object) -> Choice:
