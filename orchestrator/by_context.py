@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import asdict, replace
-from itertools import pairwise
 from typing import Any
 
 from orchestrator.metrics import Measurement, Phase, measure
+from orchestrator.sample import Sample
 from orchestrator.speculation import acceptance_length_interval
 
-EDGES = (0, 1024, 4096, 16_384, 65_536, None)
+EDGES = (0, 1024, 4096, 16_384, 65_536)
 """Prompt tokens at which a bucket begins; the last one is open."""
 SHOWN = ("decode_tok_s", "tpot_ms", "ttft_ms", "acceptance_length_per_request")
 
@@ -19,30 +20,28 @@ def by_context(phase: Phase) -> list[dict[str, Any]]:
 
     Counters cover the whole phase, so acceptance is what requests tell themselves.
     """
+    buckets: dict[int, list[Sample]] = {}
+    for sample in phase.samples:
+        buckets.setdefault(bisect_right(EDGES, sample.prompt_tokens) - 1, []).append(sample)
+    if len(buckets) < 2:
+        return []
     found = []
-    for low, high in pairwise(EDGES):
-        assert low is not None
-        inside = [
-            sample
-            for sample in phase.samples
-            if sample.prompt_tokens >= low and (high is None or sample.prompt_tokens < high)
-        ]
-        if inside:
-            measured = measure(replace(phase, samples=inside, record=None))
-            pooled = _pooled(replace(phase, samples=inside))
-            found.append(
-                {
-                    "from": low,
-                    "to": high,
-                    "requests": len(inside),
-                    "metrics": {name: _json(measured[name]) for name in SHOWN}
-                    | {"acceptance_length": _json(pooled)},
-                    "acceptance_length_interval": acceptance_length_interval(inside)
-                    if phase.speculation != "none"
-                    else None,
-                }
-            )
-    return found if len(found) > 1 else []
+    for place, inside in sorted(buckets.items()):
+        measured = measure(replace(phase, samples=inside, record=None), SHOWN)
+        pooled = _pooled(replace(phase, samples=inside))
+        found.append(
+            {
+                "from": EDGES[place],
+                "to": EDGES[place + 1] if place + 1 < len(EDGES) else None,
+                "requests": len(inside),
+                "metrics": {name: _json(measured[name]) for name in SHOWN}
+                | {"acceptance_length": _json(pooled)},
+                "acceptance_length_interval": acceptance_length_interval(inside)
+                if phase.speculation != "none"
+                else None,
+            }
+        )
+    return found
 
 
 def _pooled(phase: Phase) -> Measurement:

@@ -19,6 +19,7 @@ Verdict = Literal["faster", "slower", "no difference shown", "refused"]
 MIN_PAIRS = 5
 BASE_FLOOR = 0.01
 """Ratios closer to 1 than this are never called a difference; drift raises it."""
+OUTPUT = ("output_tok_s",)
 EFFECT = 0.05
 """The relative change whose number of prompts is told."""
 
@@ -154,7 +155,7 @@ def compare(
 
 
 def _throughput_ratio(a: Phase, b: Phase) -> float | None:
-    left, right = (measure(phase)["output_tok_s"].value for phase in (a, b))
+    left, right = (measure(phase, OUTPUT)["output_tok_s"].value for phase in (a, b))
     return left / right if left is not None and right else None
 
 

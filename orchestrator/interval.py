@@ -10,8 +10,9 @@ about 94 %. Efron and Tibshirani, An Introduction to the Bootstrap (1993), chapt
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from statistics import NormalDist
 
 import numpy as np
@@ -19,7 +20,9 @@ from numpy.typing import NDArray
 
 RESAMPLES = 10_000
 CELLS = 4_000_000
-"""Drawn prompts kept in memory at once."""
+"""Drawn prompts worked on at once."""
+KEPT = 64_000_000
+"""Most drawn prompts that are kept for the next ratio: a byte each."""
 NO_SPREAD = 1e-9
 """A standard error this small is rounding: every prompt has the same ratio."""
 LEAST_ERROR = 1 / 3
@@ -91,16 +94,33 @@ def _estimate(sums: Table, products: Table) -> tuple[Table, Table]:
 def _draws(table: Table, products: Table, resamples: int, seed: int) -> tuple[Table, Table]:
     """Logs of resampled tables and their standard errors."""
     n = len(table)
+    found = []
+    for drawn in (_kept if n * resamples <= KEPT else _drawn)(n, resamples, seed):
+        counts = drawn.astype(np.float64)
+        found.append(_estimate(counts @ table, counts @ products))
+    logs, errors = zip(*found, strict=True)
+    return np.concatenate(logs), np.concatenate(errors)
+
+
+def _drawn(n: int, resamples: int, seed: int) -> Iterator[NDArray[np.uint8]]:
+    """How often each of n prompts is drawn, a row for each resample, in blocks.
+
+    None is drawn 256 times: with n below that it cannot be, and beyond it the mean is still 1.
+    """
     random = np.random.default_rng(seed)
-    logs, errors = np.empty(resamples), np.empty(resamples)
     block = max(1, CELLS // n)
     for start in range(0, resamples, block):
         size = min(block, resamples - start)
-        drawn = random.integers(0, n, (size, n)) + n * np.arange(size)[:, None]
-        counts = np.bincount(drawn.ravel(), minlength=size * n).reshape(size, n).astype(float)
-        part = slice(start, start + size)
-        logs[part], errors[part] = _estimate(counts @ table, counts @ products)
-    return logs, errors
+        cells = random.integers(0, n, (size, n))
+        cells += n * np.arange(size)[:, None]
+        counts = np.bincount(cells.ravel(), minlength=size * n)
+        yield counts.reshape(size, n).astype(np.uint8)
+
+
+@lru_cache(maxsize=1)
+def _kept(n: int, resamples: int, seed: int) -> tuple[NDArray[np.uint8], ...]:
+    """The arms of a run answer the same prompts, so every ratio draws the same."""
+    return tuple(_drawn(n, resamples, seed))
 
 
 def prompts_to_show(effect: float, spread: float, floor: float) -> int | None:

@@ -7,7 +7,7 @@ reason. The table in docs/metrics.md is generated from METRICS.
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -57,22 +57,18 @@ def decode_intervals(samples: Sequence[Sample]) -> list[tuple[int, float]]:
     """(tokens - 1, seconds from first to last arrival) of each request with two arrivals."""
     found: list[tuple[int, float]] = []
     for sample in samples:
-        chunks = [chunk for chunk in sample.chunks if chunk[1]]
-        if len(chunks) < 2:
-            continue
-        after_first = sum(len(ids) for _, ids in chunks) - 1
-        seconds = (chunks[-1][0] - chunks[0][0]) / NS
-        if seconds > 0:
-            found.append((after_first, seconds))
+        first, last = sample.t_first_ns, sample.t_last_ns
+        if first is not None and last is not None and last > first:
+            found.append((len(sample.token_ids) - 1, (last - first) / NS))
     return found
 
 
 def ttfts(samples: Sequence[Sample]) -> list[float]:
     """Seconds from sending to the first token, per request."""
     return [
-        (next(t for t, ids in sample.chunks if ids) - sample.t_send_ns) / NS
+        (sample.t_first_ns - sample.t_send_ns) / NS
         for sample in samples
-        if any(ids for _, ids in sample.chunks)
+        if sample.t_first_ns is not None
     ]
 
 
@@ -178,6 +174,8 @@ def _step_time(phase: Phase) -> tuple[float, int] | str:
     if not intervals or steps == 0:
         return "no request streamed two tokens or more"
     return 1000 * sum(s for _, s in intervals) / steps, steps
+
+
 def _draft_time(phase: Phase) -> tuple[float, int] | str:
     if phase.speculation == "none":
         return "no speculation"
@@ -193,8 +191,6 @@ def _target_time(phase: Phase) -> tuple[float, int] | str:
         return step
     draft = _draft_time(phase)
     return draft if isinstance(draft, str) else (step[0] - draft[0], step[1])
-
-
 
 
 METRICS = (
@@ -249,6 +245,8 @@ METRICS = (
         "ms",
         "lower",
         "sum of (t_last - t_first) / verification steps; one step a token without a drafter",
+        _step_time,
+    ),
     Metric(
         "draft_time_ms",
         "ms",
@@ -263,11 +261,9 @@ METRICS = (
         "step_time_ms - draft_time_ms: verifying K + 1 tokens, and the rest of a step",
         _target_time,
     ),
-        _step_time,
-    ),
 )
 
 
-def measure(phase: Phase) -> dict[str, Measurement]:
-    """Every metric of METRICS for one phase."""
-    return {metric.name: metric.measure(phase) for metric in METRICS}
+def measure(phase: Phase, only: Collection[str] | None = None) -> dict[str, Measurement]:
+    """Every metric of METRICS for one phase, or those named."""
+    return {m.name: m.measure(phase) for m in METRICS if only is None or m.name in only}

@@ -325,8 +325,8 @@ def _arm_json(
 
 
 def _block_json(phase: Phase) -> dict[str, Any]:
-    found = measure(phase)
-    return {name: found[name].value for name in ("decode_tok_s", "acceptance_length")}
+    names = ("decode_tok_s", "acceptance_length")
+    return {name: found.value for name, found in measure(phase, names).items()}
 
 
 def _mode_json(measured: Measured) -> dict[str, Any]:

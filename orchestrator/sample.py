@@ -10,8 +10,8 @@ import json
 import os
 import sys
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
-from functools import cache
+from dataclasses import asdict, dataclass, fields
+from functools import cache, cached_property
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -51,7 +51,7 @@ class Sample:
     server_completion_tokens: int | None
     error: str | None
 
-    @property
+    @cached_property
     def token_ids(self) -> tuple[int, ...]:
         return tuple(chain.from_iterable(ids for _, ids in self.chunks))
 
@@ -67,8 +67,9 @@ class Sample:
 
     def to_json(self) -> str:
         """One line, without the newline."""
-        fields = vars(self) | {"server": asdict(self.server) if self.server else None}
-        return json.dumps(fields, separators=(",", ":"))
+        facts = {name: getattr(self, name) for name in _names()}
+        facts["server"] = asdict(self.server) if self.server else None
+        return json.dumps(facts, separators=(",", ":"))
 
     @classmethod
     def from_json(cls, line: str | bytes) -> Sample:
@@ -81,6 +82,11 @@ class Sample:
             first = error.errors(include_url=False)[0]
             place = ".".join(str(part) for part in first["loc"])
             raise ValueError(f"{place}: {first['msg']}" if place else first["msg"]) from None
+
+
+@cache
+def _names() -> tuple[str, ...]:
+    return tuple(field.name for field in fields(Sample))
 
 
 @cache
