@@ -19,6 +19,9 @@ Device = Literal["cpu", "cuda"]
 Level = Literal["error", "warning", "info"]
 Purpose = Literal["measure", "serve"]
 
+DTYPE_WORDS = {"bfloat16": "bf16", "float16": "f16", "half": "f16", "float32": "f32"}
+"""torch's names in a recipe's words."""
+
 PORT = "{port}"
 """Stands in a plan's argv for the port, which is chosen when the server starts."""
 
@@ -39,6 +42,8 @@ class Weights:
     """Name of the checkpoint. Two formats of one checkpoint share it."""
     fetch: str | None = None
     """The command that brings it to this machine; None where it is here."""
+    dummy: bool = False
+    """Of the checkpoint's shape, with random values: for speed alone."""
 
 
 @dataclass(frozen=True)
@@ -171,6 +176,8 @@ class Request:
     fixed_length: bool
     """True: end tokens get probability 0, so that exactly `max_tokens` come out everywhere.
     False: generation ends at the first end token."""
+    top_tokens: int = 0
+    """How many of the likeliest tokens to tell with each token."""
 
 
 @dataclass(frozen=True)
@@ -202,6 +209,8 @@ class Chunk:
     completion_tokens: int | None = None
     speculation: RequestSpeculation | None = None
     error: str | None = None
+    top: tuple[tuple[int, float], ...] = ()
+    """The likeliest tokens of its first position with their log-probabilities at T 1."""
 
 
 @dataclass(frozen=True)
@@ -213,11 +222,11 @@ class CounterMap:
     accepted: str | None
     per_position: str | None
     position_label: str = "position"
-
-
     drafting_log: str | None = None
     """Pattern of the log line that tells, from the server's start on, how often it drafted and how
     many ms that took: groups `passes` and `ms`."""
+
+
 @dataclass(frozen=True)
 class LiveMap:
     """Names of the Prometheus samples that say what a server is doing now."""
@@ -248,12 +257,12 @@ class SpecRecord:
     per_position: tuple[int, ...] | None
     """Accepted drafts at positions 0..K-1, or None where the engine does not tell."""
     source: Literal["counters", "requests"]
-
-
     draft_passes: int | None = None
     """Runs of the drafter, each for all requests in flight; None where the engine does not tell."""
     draft_ms: float | None = None
     """Time of all of them."""
+
+
 def conditions(spec: ServeSpec) -> dict[str, str]:
     """What every plan of museorch fixes in the same way on all engines.
 
@@ -307,6 +316,11 @@ class Backend(Protocol):
 
     def slot_context(self, facts: Mapping[str, Any]) -> int | None:
         """Tokens a slot holds, out of the answers of the plan's fact_paths; None if not told."""
+        ...
+
+    def reported(self, facts: Mapping[str, Any], log: str) -> Mapping[str, str]:
+        """kv_dtype, prefix_cache (on, off) and graph_mode (graphs, none) as far as the server
+        tells them, in the answers of the plan's fact_paths or in its log."""
         ...
 
     def verification(self, spec: ServeSpec, sampling: Sampling) -> str:

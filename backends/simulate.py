@@ -18,7 +18,7 @@ SPECULATIVE_CONFIG = "--speculative-config"
 
 @dataclass(frozen=True)
 class Simulated:
-    """Either the marginal acceptance of positions 0..K-1, or the mean acceptance length."""
+    """Either the marginal acceptance by position, or the mean acceptance length."""
 
     rates: tuple[float, ...] | None = None
     length: float | None = None
@@ -32,10 +32,32 @@ class Simulated:
         return 1 + sum(self.rates)
 
     def __str__(self) -> str:
-        if self.length is not None:
-            return f"simulated, length {self.length:g}"
-        assert self.rates is not None
-        return f"simulated, {' '.join(f'{rate:g}' for rate in self.rates)}"
+        """The length first: arms of equal length are alike, however it comes about."""
+        told = f"simulated, length {self.expected_length:.4g}"
+        if self.rates is None:
+            return told
+        return f"{told} by rates {' '.join(f'{rate:g}' for rate in self.rates)}"
+
+
+LENGTH_ONLY = frozenset({"sglang"})
+"""Engines that simulate a length and no rates by position."""
+
+
+def fitted(simulated: Simulated, backend: str, draft_tokens: int | None) -> Simulated:
+    """What the engine is told: rates of its own K positions, or their length where it takes that.
+
+    A marginal rate says nothing of the positions after it, so one list serves every smaller K.
+    Raises InputError for a list that is too short.
+    """
+    if simulated.rates is None or draft_tokens is None:
+        return simulated
+    if len(simulated.rates) < draft_tokens:
+        raise InputError(
+            f"{len(simulated.rates)} simulated rates for {draft_tokens} drafts of {backend}.",
+            fix="Give a rate for each draft, or set draft_tokens.",
+        )
+    cut = Simulated(rates=simulated.rates[:draft_tokens])
+    return Simulated(length=cut.expected_length) if backend in LENGTH_ONLY else cut
 
 
 def simulate(plan: LaunchPlan, simulated: Simulated, device: Device) -> LaunchPlan:
@@ -46,11 +68,7 @@ def simulate(plan: LaunchPlan, simulated: Simulated, device: Device) -> LaunchPl
         raise InputError("vLLM cannot simulate acceptance on a CPU.")
     if k is None:
         raise InputError("acceptance is simulated, but the arm has no drafter.")
-    if simulated.rates is not None and len(simulated.rates) != k:
-        raise InputError(
-            f"{len(simulated.rates)} simulated rates for {k} drafts of {plan.backend}.",
-            fix="Give one rate for each draft, or set draft_tokens.",
-        )
+    simulated = fitted(simulated, plan.backend, k)
     if simulated.length is not None and not 1 <= simulated.length <= k + 1:
         raise InputError(
             f"a simulated acceptance length of {simulated.length:g} is not within 1 to {k + 1}."
@@ -84,14 +102,9 @@ def _sglang(plan: LaunchPlan, simulated: Simulated) -> LaunchPlan:
     The length is drawn anew for each step, rounded up or down, and counts the token after the
     drafts, as elsewhere.
     """
-    if simulated.length is None:
-        raise InputError(
-            "SGLang simulates an acceptance length, not rates by position.",
-            fix=f"Use {{length: {simulated.expected_length:g}}}.",
-        )
     env = {
         **plan.env,
-        "SGLANG_SIMULATE_ACC_LEN": f"{simulated.length:g}",
+        "SGLANG_SIMULATE_ACC_LEN": f"{simulated.expected_length:g}",
         "SGLANG_SIMULATE_ACC_METHOD": "match-expected",
         "SGLANG_SIMULATE_ACC_TOKEN_MODE": "real-draft-token",
     }

@@ -12,7 +12,8 @@ from backends.base import Drafter, Speculation, Weights
 from backends.errors import InputError
 from backends.simulate import Simulated
 from orchestrator.document import Location, Places
-from orchestrator.models import LoadedModel, TargetSpec
+from orchestrator.dummy.place import dummy_weights
+from orchestrator.models import DrafterSpec, LoadedModel
 from orchestrator.recipe import ArmSpec, Recipe
 
 
@@ -39,7 +40,7 @@ def expand(recipe: Recipe, document: Places, model: LoadedModel) -> tuple[Arm, .
     arms: list[Arm] = []
     for index, spec in enumerate(recipe.arms):
         at: Location = ("arms", index)
-        for arm in _expand_one(spec, document, at, model):
+        for arm in _expand_one(spec, document, at, model, dummy=recipe.weights == "dummy"):
             if arm.id in {other.id for other in arms}:
                 raise InputError(
                     f'two arms are called "{arm.id}".',
@@ -56,20 +57,29 @@ def expand(recipe: Recipe, document: Places, model: LoadedModel) -> tuple[Arm, .
     return tuple(arms)
 
 
-def _expand_one(spec: ArmSpec, document: Places, at: Location, model: LoadedModel) -> Iterator[Arm]:
+def _expand_one(
+    spec: ArmSpec, document: Places, at: Location, model: LoadedModel, *, dummy: bool
+) -> Iterator[Arm]:
     simulated = _simulated(spec)
     if simulated is not None and spec.speculation == ["none"]:
         raise InputError(
             "acceptance is simulated, but speculation is none.",
             where=document.where((*at, "acceptance")),
         )
+    if simulated is None and dummy and spec.speculation != ["none"]:
+        raise InputError(
+            "a drafter of dummy weights is never accepted, so acceptance has to be simulated.",
+            where=document.where(at),
+            fix="Add acceptance: {simulate: [..]} or {length: L}.",
+        )
+    find_target, find_drafter = (_dummy_target, _dummy_drafter) if dummy else (_target, _drafter)
     for backend, speculation, quantisation, k in itertools.product(
         spec.backend, spec.speculation, spec.quantisation, spec.draft_tokens
     ):
-        target = _weights(model, model.model.target, backend, quantisation, document, at)
+        target = find_target(model, backend, quantisation, document, at)
         drafter = None
         if speculation != "none":
-            drafter = _drafter(model, speculation, backend, quantisation, document, at)
+            drafter = find_drafter(model, speculation, backend, quantisation, document, at)
             k = _draft_tokens(drafter, k, document.where((*at, "draft_tokens")))
         elif k is not None and len(spec.speculation) == 1:
             raise InputError(
@@ -126,14 +136,7 @@ def _drafter(
 ) -> Drafter:
     assert family != "none"
     where = document.where((*at, "speculation"))
-    spec = model.model.drafters.get(family)
-    if spec is None:
-        known = ", ".join(sorted(model.model.drafters))
-        raise InputError(
-            f"{model.model.name} has no {family} drafter.",
-            where=where,
-            fix=f"It has: {known}." if known else None,
-        )
+    spec = _drafter_spec(model, family, where)
     fitting = [a for a in spec.artefacts if a.format in BACKENDS[backend].formats]
     same = [a for a in fitting if a.quantisation == quantisation]
     for artefact in (*same, *fitting):
@@ -142,15 +145,49 @@ def _drafter(
     raise InputError(f"no {family} drafter in a format {backend} reads.", where=where)
 
 
-def _weights(
+def _drafter_spec(model: LoadedModel, family: Speculation, where: str) -> DrafterSpec:
+    spec = model.model.drafters.get(family) if family != "none" else None
+    if spec is None:
+        known = ", ".join(sorted(model.model.drafters))
+        raise InputError(
+            f"{model.model.name} has no {family} drafter.",
+            where=where,
+            fix=f"It has: {known}." if known else None,
+        )
+    return spec
+
+
+def _dummy_drafter(
     model: LoadedModel,
-    spec: TargetSpec,
+    family: Speculation,
+    backend: str,
+    quantisation: str,
+    document: Places,
+    at: Location,
+) -> Drafter:
+    assert family != "none"
+    _drafter_spec(model, family, document.where((*at, "speculation")))
+    return model.drafter(family, dummy_weights(model, family, backend, quantisation))
+
+
+def _dummy_target(
+    model: LoadedModel, backend: str, quantisation: str, document: Places, at: Location
+) -> Weights:
+    try:
+        return dummy_weights(model, "target", backend, quantisation)
+    except InputError as error:
+        where = error.where or document.where((*at, "quantisation"))
+        raise InputError(error.what, where=where, fix=error.fix) from None
+
+
+def _target(
+    model: LoadedModel,
     backend: str,
     quantisation: str,
     document: Places,
     at: Location,
 ) -> Weights:
-    where = document.where((*at, "quantisation"))
+    where, spec = document.where((*at, "quantisation")), model.model.target
     formats = BACKENDS[backend].formats
     for format_ in formats:
         for artefact in spec.artefacts:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +14,7 @@ from backends.base import Request
 from backends.errors import InputError
 from orchestrator.document import read_text
 from orchestrator.models import LoadedModel
-from orchestrator.recipe import Mode, Recipe
+from orchestrator.recipe import Mode, RandomPrompts, Recipe
 
 KINDS = ("messages", "text", "token_ids")
 TEMPLATE_ERRORS = "the chat template could not render this prompt"
@@ -27,7 +28,10 @@ class Prompt:
 
 def render_prompts(recipe: Recipe, model: LoadedModel, near: Path) -> tuple[Prompt, ...]:
     """The recipe's prompts as token ids. Raises InputError with file and line."""
-    path = model.prompt_file(recipe.workload.prompts, near)
+    asked = recipe.workload.prompts
+    if isinstance(asked, RandomPrompts):
+        return _random_prompts(asked.random, recipe, model)
+    path = model.prompt_file(asked, near)
     rows = _rows(path)
     count = recipe.workload.count
     if len(rows) < count:
@@ -40,17 +44,38 @@ def render_prompts(recipe: Recipe, model: LoadedModel, near: Path) -> tuple[Prom
     prompts = tuple(
         Prompt(str(row["id"]), tokenizer.ids(row, f"{path}:{line}")) for line, row in rows[:count]
     )
-    room = recipe.serve.context_length - recipe.workload.output_tokens
     for prompt, (line, _) in zip(prompts, rows, strict=False):
-        if len(prompt.token_ids) > room:
-            raise InputError(
-                f'prompt "{prompt.id}" has {len(prompt.token_ids)} tokens; with '
-                f"{recipe.workload.output_tokens} output tokens it does not fit a context of "
-                f"{recipe.serve.context_length}.",
-                where=f"{path}:{line}",
-                fix="Raise serve.context_length or lower workload.output_tokens.",
-            )
+        _check_room(prompt, recipe, f"{path}:{line}")
     return prompts
+
+
+def _check_room(prompt: Prompt, recipe: Recipe, where: str) -> None:
+    output, context = recipe.workload.output_tokens, recipe.serve.context_length
+    if len(prompt.token_ids) + output > context:
+        raise InputError(
+            f'prompt "{prompt.id}" has {len(prompt.token_ids)} tokens; with {output} output tokens '
+            f"it does not fit a context of {context}.",
+            where=where,
+            fix="Raise serve.context_length or lower workload.output_tokens.",
+        )
+
+
+def _random_prompts(tokens: int, recipe: Recipe, model: LoadedModel) -> tuple[Prompt, ...]:
+    """Uniform over the ids of ordinary text. A prompt depends on the seed and its place alone."""
+    ordinary = model.model.tokens.ordinary
+    if ordinary is None:
+        raise InputError(
+            f"{model.model.name} does not say which token ids are ordinary text.",
+            where=str(model.document.path),
+            fix="Add `ordinary: [first, one after the last]` to its tokens.",
+        )
+    prompts = []
+    for index in range(recipe.workload.count):
+        draw = random.Random(f"{recipe.workload.seed} {index}")
+        ids = tuple(draw.randrange(*ordinary) for _ in range(tokens))
+        prompts.append(Prompt(f"random-{index}", ids))
+    _check_room(prompts[0], recipe, "workload.prompts")
+    return tuple(prompts)
 
 
 def prompts_hash(prompts: Sequence[Prompt]) -> str:

@@ -28,6 +28,7 @@ from backends.patch import Patch, parse_version
 from backends.preflight import above_block, too_old
 from backends.vllm.batch import batched_tokens, scheduled_tokens
 from backends.vllm.patches import FIRST_NATIVE, PATCHES, needed
+from backends.vllm.reported import reported
 
 DTYPES = {"bf16": "bfloat16", "f16": "float16", "f32": "float32"}
 KV_DTYPES = {"bf16": "bfloat16", "f16": "float16", "f32": "auto"}
@@ -74,6 +75,8 @@ class Vllm:
             *("--max-model-len", str(spec.context_length)),
             *("--max-num-seqs", str(spec.slots)),
             *("--max-num-batched-tokens", str(batched_tokens(spec))),
+            # The drafter is loaded the same way.
+            *(("--load-format", "dummy") if spec.target.dummy else ()),
             *(SERVING if spec.purpose == "serve" else MEASURING),
         ]
         env = {"VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1", **spec.extra_env}
@@ -201,6 +204,8 @@ class Vllm:
             "min_tokens": request.max_tokens if request.fixed_length else 0,
             "skip_special_tokens": False,
         }
+        if request.top_tokens:
+            body |= {"logprobs": request.top_tokens, "return_tokens_as_token_ids": True}
         return Call("/v1/completions", body)
 
     def chunk(self, event: Mapping[str, Any]) -> Chunk:
@@ -222,16 +227,27 @@ class Vllm:
             prompt_tokens=usage.get("prompt_tokens"),
             completion_tokens=usage.get("completion_tokens"),
             speculation=_request_speculation(event.get("metrics")),
+            top=_top(choices[0].get("logprobs")) if choices else (),
         )
 
     def slot_context(self, facts: Mapping[str, Any]) -> int | None:
         models = (facts.get("/v1/models") or {}).get("data") or []
         return models[0].get("max_model_len") if models else None
 
+    def reported(self, facts: Mapping[str, Any], log: str) -> Mapping[str, str]:
+        return reported(log)
+
     def verification(self, spec: ServeSpec, sampling: Sampling) -> str:
         if spec.drafter is None:
             return "none"
         return "exact-argmax" if sampling.greedy else "rejection-sampling, greedy draft"
+
+
+def _top(logprobs: Any) -> tuple[tuple[int, float], ...]:
+    """Keys are `token_id:7`, as asked for with return_tokens_as_token_ids."""
+    rows = logprobs.get("top_logprobs") if isinstance(logprobs, dict) else None
+    first = rows[0] if rows else {}
+    return tuple((int(key.removeprefix("token_id:")), value) for key, value in first.items())
 
 
 def _request_speculation(metrics: Any) -> RequestSpeculation | None:

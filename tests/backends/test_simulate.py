@@ -8,7 +8,7 @@ import pytest
 
 from backends.base import LaunchPlan
 from backends.errors import InputError
-from backends.simulate import Simulated, simulate
+from backends.simulate import Simulated, fitted, simulate
 
 
 def plan(backend: str, k: int | None = 3) -> LaunchPlan:
@@ -51,8 +51,18 @@ def test_sglang_takes_a_length_in_its_environment() -> None:
     env = simulate(plan("sglang"), Simulated(length=2.5), "cuda").env
     assert env["A"] == "1"
     assert env["SGLANG_SIMULATE_ACC_LEN"] == "2.5"
-    with pytest.raises(InputError, match=r"not rates by position\. Use {length: 2.5}"):
-        simulate(plan("sglang"), Simulated(rates=(0.8, 0.5, 0.2)), "cuda")
+    rates = Simulated(rates=(0.8, 0.5, 0.2, 0.1))
+    assert simulate(plan("sglang"), rates, "cuda").env["SGLANG_SIMULATE_ACC_LEN"] == "2.5"
+    assert fitted(rates, "sglang", 3) == Simulated(length=2.5)
+
+
+@pytest.mark.parametrize("backend", ["vllm", "llamacpp"])
+def test_one_list_of_rates_serves_every_smaller_k(backend: str) -> None:
+    curve = Simulated(rates=(0.8, 0.5, 0.2, 0.1))
+    assert fitted(curve, backend, 2) == Simulated(rates=(0.8, 0.5))
+    assert simulate(plan(backend), curve, "cuda") == simulate(
+        plan(backend), Simulated(rates=(0.8, 0.5, 0.2)), "cuda"
+    )
 
 
 @pytest.mark.parametrize("backend", ["vllm", "sglang", "llamacpp"])
@@ -68,7 +78,8 @@ def test_what_cannot_be_simulated_is_refused(backend: str) -> None:
 def test_expected_length_counts_the_token_after_the_drafts() -> None:
     assert Simulated(rates=(0.8, 0.5, 0.2)).expected_length == pytest.approx(2.5)
     assert Simulated(length=4).expected_length == 4
-    assert str(Simulated(rates=(0.8, 0.5, 0.2))) == "simulated, 0.8 0.5 0.2"
+    assert str(Simulated(length=4)) == "simulated, length 4"
+    assert str(Simulated(rates=(0.8, 0.5, 0.2))) == "simulated, length 2.5 by rates 0.8 0.5 0.2"
 
 
 def test_vllm_cannot_on_a_cpu() -> None:

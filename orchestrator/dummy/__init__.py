@@ -1,0 +1,1 @@
+"""Dummy weights: random values in the shape of a model, made here, to time it."""
