@@ -1,44 +1,33 @@
-"""Convert the three checkpoints to bf16 GGUF with llama.cpp's own converter.
+"""Convert the three checkpoints to the bf16 GGUF files that are shipped.
 
-    python -m tools.tiny_muse.convert --llama-cpp SRC --model MODEL
+    python -m tools.tiny_muse.convert --model MODEL
 
-SRC is a llama.cpp source tree (`vendor/llama.cpp` in the sdist of llama-cpp-python 0.3.36). The
-converter recognises a tokenizer by a hash of what it does to a test text; ours uses GPT-2's
-pre-tokenizer with an own vocabulary, so `get_vocab_base_pre` is replaced for this process only.
+`museorch convert` does it; here the files only get the names the model file knows.
 """
 
 from __future__ import annotations
 
 import argparse
-import runpy
+import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
-
-def convert(source: Path, checkpoint: Path, target: Path, out: Path) -> None:
-    """One conversion; `target` gives a drafter its tokenizer."""
-    sys.path.insert(0, str(source))
-    sys.path.insert(0, str(source / "gguf-py"))
-    from conversion import base
-
-    base.TextModel.get_vocab_base_pre = lambda _self, _tokenizer: "gpt-2"
-    arguments = [str(checkpoint), "--outfile", str(out), "--outtype", "bf16"]
-    if checkpoint != target:
-        arguments += ["--target-model-dir", str(target)]
-    sys.argv = ["convert_hf_to_gguf.py", *arguments]
-    runpy.run_path(str(source / "convert_hf_to_gguf.py"), run_name="__main__")
+DRAFTERS = ("dflash", "dspark")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--llama-cpp", type=Path, required=True)
     parser.add_argument("--model", type=Path, required=True)
-    options = parser.parse_args()
-    gguf = options.model / "gguf"
+    model: Path = parser.parse_args().model
+    gguf = model / "gguf"
     gguf.mkdir(exist_ok=True)
-    for name in ("target", "dflash", "dspark"):
-        out = gguf / f"{name}-bf16.gguf"
-        convert(options.llama_cpp, options.model / name, options.model / "target", out)
+    with tempfile.TemporaryDirectory(dir=gguf) as out:
+        argv = [sys.executable, "-m", "orchestrator.cli", "convert", str(model / "target")]
+        argv += [word for name in DRAFTERS for word in ("--drafter", str(model / name))]
+        subprocess.run([*argv, "--quant", "BF16", "--out", out], check=True)
+        for name in ("target", *DRAFTERS):
+            (Path(out) / f"{name}-BF16.gguf").replace(gguf / f"{name}-bf16.gguf")
 
 
 if __name__ == "__main__":
