@@ -121,3 +121,6 @@ def same(name: str, left: Any, right: Any) -> bool:
         # `weights` and `drafter` to say.
         return bool(left == right or left.split()[0] != right.split()[0])
     return bool(left == right)
+    if name == "acceptance":
+        # Equal lengths are alike; whether they come of rates by position is for the reader.
+        return bool(left.partition(" by ")[0] == right.partition(" by ")[0])

@@ -76,6 +76,8 @@ def plan_arm(recipe: Recipe, arm: Arm, serving: Serving | None = None) -> Planne
     if arm.simulated is not None:
         try:
             plan = simulate(plan, arm.simulated, recipe.device)
+            told = fitted(arm.simulated, arm.backend, plan.draft_tokens)
+            arm = replace(arm, simulated=told)
         except InputError as error:
             raise InputError(error.what, where=arm.id, fix=error.fix) from None
     findings = (*plan.findings, *((missing,) if missing else ()), *_unfetched(arm))

@@ -68,10 +68,18 @@ def _known_mode(value: Any) -> Any:
     return value
 
 
+class RandomPrompts(Strict):
+    """Prompts of ordinary token ids drawn at random, for timing at a given length."""
+
+    random: int = Field(ge=1, le=1_000_000, description="Tokens of each prompt")
+
+
 class Workload(Strict):
     """The requests every arm gets."""
 
-    prompts: str = Field(description="A prompt set of the model, or a .jsonl file")
+    prompts: str | RandomPrompts = Field(
+        description="A prompt set of the model, a .jsonl file, or {random: TOKENS}"
+    )
     count: int = Field(default=24, ge=1, le=100_000)
     output_tokens: int = Field(default=128, ge=1, le=131_072)
     stop: Literal["fixed", "natural"] = Field(
@@ -189,6 +197,11 @@ class Recipe(Strict):
     order: Order = Order()
     allow: list[str] = Field(
         default=[],
+    weights: Literal["real", "dummy"] = Field(
+        default="real",
+        description="dummy: of the model's shape, with random values: speeds only; "
+        "the text is meaningless",
+    )
         description="Conditions that may differ between arms; such a comparison is labelled and is "
         "no speedup claim",
     )

@@ -10,11 +10,11 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import orchestrator.dummy.write as dummies
 from backends import BACKENDS
 from backends.base import Request
 from backends.errors import EngineError, InputError, MuseorchError
-from orchestrator import cards, environment, gpu, observe, patching
-import orchestrator.dummy.write as dummies
+from orchestrator import cards, environment, gpu, margins, observe, patching
 from orchestrator.client import PhaseContext, run_phase
 from orchestrator.counters import Counters, scrape
 from orchestrator.expand import Arm, expand
@@ -136,6 +136,7 @@ def execute(job: Job, run: RunDirectory, progress: Progress) -> None:
     require_runnable(job)
     turns = job.turns
     for number, (item, repeat) in enumerate(turns, start=1):
+    dummies.make(job.model, job.arms, progress.note)
         folder = run.turn(item.arm.id, repeat)
         if _finished(folder):
             progress.note(f"{item.arm.id}: kept from before")

@@ -96,6 +96,7 @@ class Sglang:
         else:
             argv += ["--language-model-only"]
         if spec.device == "cpu":
+            argv += ["--load-format", "dummy"] if spec.target.dummy else []
             # A verify pass needs room for its whole block, also at the end of a full slot.
             room = spec.context_length + (spec.draft_tokens + 1 if spec.draft_tokens else 0)
             argv += [*CPU_ARGS, "--max-total-tokens", str(room * spec.slots)]
@@ -138,6 +139,8 @@ class Sglang:
             # Without this the drafter runs on random weights: accept length exactly 1.0, no error.
             argv += ["--speculative-draft-model-quantization", "gguf"]
         elif target_is_gguf:
+        elif spec.drafter.weights.dummy:
+            argv += ["--speculative-draft-load-format", "dummy"]
             # The drafter inherits the target's load format otherwise.
             argv += ["--speculative-draft-load-format", "auto"]
         if spec.device == "cpu":
