@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 import signal
 import sys
@@ -144,20 +145,28 @@ def _conclude(run: RunDirectory, as_json: bool, *, interrupted: bool = False) ->
         print_json(result)
     else:
         print(terminal.render(result), end="")
-    print(f"\n{run.result_file}", file=sys.stderr)
     try:
-        for path in write_beside(run, result):
-            print(path, file=sys.stderr)
+        written = [run.result_file, *write_beside(run, result)]
     except MuseorchError as error:
         # The result stands without its page.
-        print(f"museorch: {error.message}", file=sys.stderr)
+        written = [run.result_file]
+        _tell("error", f"museorch: {error.message}", as_json)
+    if not as_json:
+        print(file=sys.stderr)
+    for path in written:
+        _tell("file", str(path), as_json)
     if interrupted:
         recipe = read_json(run.run_file)["path"]
         again = f"museorch compare {shlex.quote(recipe)} --resume {shlex.quote(str(run.path))}"
-        print(f"Stopped. What was measured is kept; finish it with: {again}", file=sys.stderr)
+        _tell("note", f"Stopped. What was measured is kept; finish it with: {again}", as_json)
         raise typer.Exit(130)
     if any(arm["status"] != "ok" for arm in result["arms"]):
         raise typer.Exit(1)
+
+
+def _tell(event: str, text: str, as_json: bool) -> None:
+    """A line on stderr, where with --json every line is one event, as those of Progress are."""
+    print(json.dumps({"event": event, "text": text}) if as_json else text, file=sys.stderr)
 
 
 @contextmanager
