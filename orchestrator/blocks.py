@@ -32,6 +32,8 @@ class Measured:
     conditions: Mapping[str, Any]
     blocks: tuple[Phase, ...] = ()
     """The phase of each block, in order."""
+    sources: Mapping[str, str] = field(default_factory=dict)
+    """Of conditions that a server can tell: reported by it, or only set."""
 
     @property
     def first(self) -> Phase:

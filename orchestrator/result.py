@@ -8,10 +8,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from backends import BACKENDS
 from backends.errors import EngineError
-from orchestrator import cards, environment, sample
-from orchestrator.audit import audit_greedy
+from orchestrator import cards, environment, margins, reported, sample
+from orchestrator.audit import Margin, audit_greedy
 from orchestrator.blocks import Measured, join, join_status
 from orchestrator.by_context import by_context
 from orchestrator.certify import certify, kind_of
@@ -89,10 +88,11 @@ def _arm(
     samples = _samples(folder / "samples.jsonl")
     counters = read_json(folder / "counters.json") if (folder / "counters.json").exists() else []
     phases = []
+    told = reported.told(plan["backend"], status.get("facts", {}), folder / "server.log")
     for counted in counters:
         key = (counted["mode"], counted["concurrency"])
         mine = [s for s in samples if (s.mode, s.concurrency) == key]
-        phases.append(_measured(facts, machine, plan, status, counted, mine))
+        phases.append(_measured(facts, machine, plan, status, told, counted, mine))
     return status, phases
 
 
@@ -107,6 +107,7 @@ def _measured(
     status: Mapping[str, Any],
     counted: Mapping[str, Any],
     samples: list[Sample],
+    told: Mapping[str, Any],
 ) -> Measured:
     good = [s for s in samples if s.error is None]
     record, contradiction = None, None
@@ -128,6 +129,10 @@ def _measured(
         found = (contradiction, *found)
     doubts = warnings(observed, status.get("others_on_gpu", {}))
     conditions = _conditions({**facts, "workload": workload}, machine, plan, status, counted, mode)
+    asked = {**facts["serve"], **plan["conditions"]}
+    asked["context_per_slot"] = asked["context_length"]
+    settled, sources, contradictions = reported.settle(asked, told)
+    found = (*found, *contradictions)
     return Measured(
         plan["id"],
         counted["mode"],
@@ -137,7 +142,8 @@ def _measured(
         found,
         doubts,
         observed,
-        conditions,
+        {**conditions, **settled},
+        sources=sources,
     )
 
 
@@ -152,7 +158,6 @@ def _conditions(
     """Every field of certify.CONDITIONS, as gathered; None is unknown."""
     drafter, serve, workload = plan["drafter"], facts["serve"], facts["workload"]
     real = plan.get("acceptance", REAL) == REAL
-    slot = BACKENDS[plan["backend"]].slot_context(status.get("facts", {}))
     return {
         "backend": plan["backend"],
         "speculation": plan["speculation"],
@@ -171,8 +176,6 @@ def _conditions(
         "draft_tokens": counted["draft_tokens"] if drafter else "none",
         "verification": counted["verification"] if real else "simulated",
         "acceptance": plan.get("acceptance", REAL),
-        "kv_dtype": serve["kv_dtype"],
-        "context_per_slot": slot,
         "concurrency": counted["concurrency"],
         "threads": serve["threads"] if serve["threads"] is not None else "engine default",
         **plan["conditions"],
@@ -364,6 +367,7 @@ def comparison_json(comparison: Comparison) -> dict[str, Any]:
         "interval": [ratio.low, ratio.high] if ratio else None,
         "pairs": ratio.pairs if ratio else 0,
         "throughput_ratio": comparison.throughput_ratio,
+        "condition_sources": dict(measured.sources),
         "floor": comparison.floor,
         "prompts_to_show_5_percent": comparison.prompts_to_show,
         "certificate": {

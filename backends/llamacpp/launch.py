@@ -25,6 +25,7 @@ from backends.base import (
     ServeSpec,
     conditions,
 )
+from backends.llamacpp.reported import reported
 from backends.patch import Patch
 
 SPEC_TYPES = {"dflash": "draft-dflash", "dspark": "draft-dspark"}
@@ -204,6 +205,10 @@ class LlamaCpp:
 
     def verification(self, spec: ServeSpec, sampling: Sampling) -> str:
         if spec.drafter is None:
+    def reported(self, facts: Mapping[str, Any], log: str) -> Mapping[str, str]:
+        del facts
+        return reported(log)
+
             return "none"
         return "exact-argmax" if sampling.greedy else "target-draw-equals-draft"
 

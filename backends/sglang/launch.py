@@ -26,6 +26,7 @@ from backends.base import (
 from backends.patch import Patch
 from backends.preflight import above_block, too_old
 from backends.sglang.patches import FIRST_NATIVE, PATCHES, needed
+from backends.sglang.reported import reported
 
 DTYPES = {"bf16": "bfloat16", "f16": "float16", "f32": "float32"}
 ALGORITHMS = {"dflash": "DFLASH", "dspark": "DSPARK"}
@@ -253,6 +254,9 @@ class Sglang:
         return (facts.get("/server_info") or {}).get("context_length")
 
     def verification(self, spec: ServeSpec, sampling: Sampling) -> str:
+    def reported(self, facts: Mapping[str, Any], log: str) -> Mapping[str, str]:
+        return reported(facts, log)
+
         if spec.drafter is None:
             return "none"
         if sampling.greedy:

@@ -54,7 +54,8 @@ def certificate(result: Mapping[str, Any], phase: Phase) -> Table:
         head = Cell(
             f"{label} ≠" if differs else label, why=meaning, mark="differs" if differs else ""
         )
-        rows.append((head, *(_condition(value) for value in values)))
+        sources = (mode["condition_sources"].get(name) for _, mode in measured)
+        rows.append((head, *map(_condition, values, sources)))
     columns = ("condition", *(arm["id"] for arm, _ in measured))
     return Table("Conditions", columns, tuple(rows))
 

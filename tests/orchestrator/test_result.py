@@ -246,3 +246,21 @@ def test_a_recipe_can_allow_known_conditions_only(tmp_path: Path) -> None:
         load_recipe(write_recipe(tmp_path, data))
     data["allow"] = ["quantisation", "patches"]
     assert load_recipe(write_recipe(tmp_path, data))[0].allow == ["quantisation", "patches"]
+
+
+def test_a_server_that_contradicts_what_was_asked_for_invalidates(run: Path) -> None:
+    modes = [arm["modes"][0] for arm in result_of(run)["arms"]]
+    assert modes[0]["condition_sources"] == {
+        "kv_dtype": "set",
+        "prefix_cache": "set",
+        "graph_mode": "set",
+        "context_per_slot": "reported",
+    }
+    log = run / "arms" / "llamacpp-dflash" / "1" / "server.log"
+    with log.open("a", encoding="utf-8") as file:
+        file.write("0.1 I llama_kv_cache: size = 1 MiB, K (f16): 0.5 MiB, V (f16): 0.5 MiB\n")
+    result = result_of(run)
+    mode = result["arms"][1]["modes"][0]
+    assert mode["problems"] == ["the server reports kv dtype f16, bf16 was asked for"]
+    assert mode["condition_sources"]["kv_dtype"] == "reported"
+    assert result["comparisons"][0]["verdict"] == "refused"
