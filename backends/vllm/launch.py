@@ -235,6 +235,7 @@ class Vllm:
         return models[0].get("max_model_len") if models else None
 
     def reported(self, facts: Mapping[str, Any], log: str) -> Mapping[str, str]:
+        del facts
         return reported(log)
 
     def verification(self, spec: ServeSpec, sampling: Sampling) -> str:

@@ -171,6 +171,6 @@ def environment(facts: RunFacts) -> Table:
     return Table("Environment", ("what", "found"), rows)
 
 
-def _condition(value: Any) -> Cell:
+def _condition(value: Any, source: str | None) -> Cell:
     text, full = words.show(value), words.show(value, whole=True)
-    return Cell(text, why=full if full != text else None)
+    return Cell(f"{text} ({source})" if source else text, why=full if full != text else None)
