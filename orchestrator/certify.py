@@ -11,7 +11,9 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-Kind = Literal["drafter-against-none", "drafter-against-drafter", "engine-against-engine"]
+Kind = Literal[
+    "drafter-against-none", "drafter-against-drafter", "none-against-none", "engine-against-engine"
+]
 
 CONDITIONS: Mapping[str, str] = {
     "hardware": "GPU name, count, driver and power limit, or the CPU and its cores",
@@ -44,6 +46,7 @@ _A_DRAFTER = frozenset({"drafter", "drafter_files", "draft_tokens"})
 MAY_DIFFER: Mapping[Kind, frozenset[str]] = {
     "drafter-against-none": _A_DRAFTER | {"verification"},
     "drafter-against-drafter": _A_DRAFTER,
+    "none-against-none": frozenset(),
     "engine-against-engine": frozenset({"engine", "patches"}),
 }
 """What is under test. Arms of one engine share its environment, so also its patches."""
@@ -82,6 +85,8 @@ def kind_of(a: Mapping[str, Any], b: Mapping[str, Any]) -> Kind:
     """What comparing two arms is about, from their backends and drafters."""
     if a["backend"] != b["backend"]:
         return "engine-against-engine"
+    if a["speculation"] == b["speculation"] == "none":
+        return "none-against-none"
     if "none" in (a["speculation"], b["speculation"]):
         return "drafter-against-none"
     return "drafter-against-drafter"

@@ -170,6 +170,13 @@ class ArmSpec(Strict):
         return self
 
 
+class Quality(Strict):
+    """What quantising costs: llama.cpp's targets against one of them, on a text."""
+
+    text: str = Field(description="A text file, relative to the recipe")
+    tokens: int = Field(default=256, ge=2, le=100_000, description="How much of it is used")
+
+
 class Order(Strict):
     """In which order arms run."""
 
@@ -195,6 +202,10 @@ class Recipe(Strict):
     serve: Serve = Serve()
     arms: list[ArmSpec] = Field(min_length=1)
     order: Order = Order()
+    quality: Quality | None = Field(
+        default=None,
+        description="Measured after the arms; needs GGUF targets in two quantisations or more",
+    )
     allow: list[str] = Field(
         default=[],
     weights: Literal["real", "dummy"] = Field(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ from backends.errors import EngineError
 from orchestrator import cards, environment, margins, reported, sample
 from orchestrator.audit import Margin, audit_greedy
 from orchestrator.blocks import Measured, join, join_status
+from orchestrator.bridge import split_json, splits
 from orchestrator.by_context import by_context
 from orchestrator.certify import certify, kind_of
 from orchestrator.compare import Comparison, compare, decode_ratio
@@ -43,6 +44,7 @@ def build(run: RunDirectory) -> dict[str, Any]:
         arms.append(_arm_json(plans[name], status, phases))
         measured += phases
     drift = _drift(run, facts, machine, plans, measured)
+    allow, floor = facts.get("allow", []), _floor(drift, facts.get("blocks", 1))
     states = {arm["id"]: arm["status"] for arm in arms}
     bookend = facts["bookend"] and len(arms) > 1
     complete = all(state in ("ok", "failed") for state in states.values()) and (
@@ -62,10 +64,9 @@ def build(run: RunDirectory) -> dict[str, Any]:
             environment.hardware(machine, facts["device"]),
         ),
         "arms": arms,
-        "comparisons": [
-            comparison_json(c)
-            for c in _compare_all(measured, drift, facts.get("allow", []), facts.get("blocks", 1))
-        ],
+        "comparisons": [comparison_json(c) for c in _compare_all(measured, allow, floor)],
+        "bridges": [split_json(split) for split in splits(measured, allow, floor)],
+        "quality": read_json(run.quality_file) if run.quality_file.exists() else None,
         "drift": drift,
         "audit": {"greedy": _audit(run, facts, measured), "distribution": _distribution(run)},
     }
@@ -219,17 +220,27 @@ def _pairs(measured: list[Measured]) -> Iterator[tuple[Measured, Measured]]:
         yield (b, a) if one["speculation"] == "none" and two["speculation"] != "none" else (a, b)
 
 
+def _floor(drift: list[dict[str, Any]], blocks: int) -> Callable[[Measured], float]:
+    """The relative change in a phase that counts as no difference, by the drift there."""
+
+    def floor(one: Measured) -> float:
+        floors = [
+            max(row["ratio"], 1 / row["ratio"]) - 1
+            for row in drift
+            if (row["mode"], row["concurrency"]) == (one.mode, one.concurrency)
+        ]
+        # Of a steady drift, an arm's place within the blocks is all that is left.
+        return max(floors, default=0.0) / blocks
+
+    return floor
+
+
 def _compare_all(
-    measured: list[Measured], drift: list[dict[str, Any]], allow: Collection[str], blocks: int
+    measured: list[Measured], allow: Collection[str], floor: Callable[[Measured], float]
 ) -> Iterator[Comparison]:
     for a, b in sorted(_pairs(measured), key=lambda pair: (pair[0].concurrency, pair[0].mode)):
         kind = kind_of(a.conditions, b.conditions)
         found = [f"{x.arm}: {problem}" for x in (a, b) for problem in x.problems]
-        floors = [
-            max(row["ratio"], 1 / row["ratio"]) - 1
-            for row in drift
-            if (row["mode"], row["concurrency"]) == (a.mode, a.concurrency)
-        ]
         yield compare(
             a.arm,
             b.arm,
@@ -239,8 +250,7 @@ def _compare_all(
             kind=kind,
             certificate=certify(a.conditions, b.conditions, kind, allow),
             problems=found,
-            # Of a steady drift, an arm's place within the blocks is all that is left.
-            floor=max(floors, default=0.0) / blocks,
+            floor=floor(a),
         )
 
 

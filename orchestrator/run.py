@@ -18,6 +18,7 @@ from orchestrator import cards, environment, gpu, margins, observe, patching
 from orchestrator.client import PhaseContext, run_phase
 from orchestrator.counters import Counters, scrape
 from orchestrator.expand import Arm, expand
+from orchestrator.gguf import of_run
 from orchestrator.hub import NotFetched
 from orchestrator.models import RECIPES, LoadedModel, load_model
 from orchestrator.overlay import materialise
@@ -90,6 +91,7 @@ def prepare(name: str) -> Job:
     except NotFetched as error:
         not_fetched = error
     planned = tuple(plan_arm(recipe, arm) for arm in arms)
+    of_run.check(recipe, document, planned, path.parent)
     return Job(path, recipe, model, arms, planned, prompts, not_fetched=not_fetched)
 
 
@@ -146,6 +148,7 @@ def execute(job: Job, run: RunDirectory, progress: Progress) -> None:
         folder.mkdir(parents=True)
         progress.turn(number, len(turns), item.arm.id, repeat)
         _turn(job, item, repeat, folder, progress)
+    of_run.measure(job.recipe, job.planned, job.path.parent, run, progress.detail)
 
 
 def _finished(folder: Path) -> bool:

@@ -101,6 +101,11 @@ class RunDirectory:
         return self.path / "distribution.json"
 
     @property
+    def quality_file(self) -> Path:
+        """Of a recipe's `quality`; most runs have none."""
+        return self.path / "quality.json"
+
+    @property
     def result_file(self) -> Path:
         return self.path / "result.json"
 

@@ -20,7 +20,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from orchestrator.metrics import METRICS
-from orchestrator.report import charts, provenance, tables, words
+from orchestrator.report import bridge, charts, provenance, tables, words
 from orchestrator.report.chart import Chart, Rows
 from orchestrator.report.facts import Phase, RunFacts
 from orchestrator.report.libraries import plot_libraries
@@ -109,6 +109,8 @@ def _phase(facts: RunFacts, phase: Phase, drawn: list[Chart]) -> dict[str, Any]:
         "more_pairs": max(0, len(accepted(result, phase)) - MOST_PAIRS),
         "arms": tables.arms(result, phase),
         "pairs": tables.pairs(result, phase),
+        "bridges": bridge.splits(result, phase),
+        "quality": bridge.quality(result, phase),
         "drafters": tables.drafters(result, phase),
         "acceptance": tables.acceptance(result, phase),
         "machine": provenance.machine(result, phase),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from orchestrator.report import provenance, tables, words
+from orchestrator.report import bridge, provenance, tables, words
 from orchestrator.report.facts import RunFacts
 from orchestrator.report.html import commands
 from orchestrator.report.pair_charts import MOST_PAIRS
@@ -32,6 +32,8 @@ def render(facts: RunFacts) -> str:
             _folded(f"{len(said) - MOST_PAIRS} more comparisons", _list(said[MOST_PAIRS:])),
             table(tables.arms(result, phase)),
             table(tables.pairs(result, phase)),
+            table(bridge.splits(result, phase)),
+            table(bridge.quality(result, phase)),
             table(tables.drafters(result, phase)),
             folded(tables.acceptance(result, phase)),
             folded(tables.spreads(facts, phase)),

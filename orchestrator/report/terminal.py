@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from orchestrator.report import safe
+from orchestrator.report import bridge, safe
 
 WIDTH = 80
 UNKNOWN = "—"
@@ -27,6 +27,8 @@ def render(result: Mapping[str, Any]) -> str:
     for mode, concurrency in _phases(result):
         blocks.append("\n".join(_table(result, mode, concurrency)))
         verdicts = list(_verdicts(result, mode, concurrency))
+        for split in bridge.sentences(result, (mode, concurrency)):
+            verdicts += _hang(split)
         if verdicts:
             blocks.append("\n".join(verdicts))
     notes = [*_failures(result), *_audit(result), *_drift(result)]

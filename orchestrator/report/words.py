@@ -11,7 +11,12 @@ ENGINES = {"vllm": "vLLM", "sglang": "SGLang", "llamacpp": "llama.cpp"}
 DRAFTERS = {"dflash": "DFlash", "dspark": "DSpark"}
 UNKNOWN = "—"
 HASH = re.compile(r"\b([0-9a-f]{12})[0-9a-f]{20,52}\b")
-KIND_ORDER = ("drafter-against-none", "drafter-against-drafter", "engine-against-engine")
+KIND_ORDER = (
+    "drafter-against-none",
+    "drafter-against-drafter",
+    "none-against-none",
+    "engine-against-engine",
+)
 FEW = 2
 METRICS = (
     ("decode_tok_s", "Decode rate", 1),

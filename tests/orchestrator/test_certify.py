@@ -62,6 +62,7 @@ def test_kind_of_a_pair() -> None:
     assert kind_of(arm("vllm", "dflash"), arm("vllm", "none")) == "drafter-against-none"
     assert kind_of(arm("vllm", "dflash"), arm("vllm", "dspark")) == "drafter-against-drafter"
     assert kind_of(arm("vllm", "none"), arm("sglang", "none")) == "engine-against-engine"
+    assert kind_of(arm("vllm", "none"), arm("vllm", "none")) == "none-against-none"
 
 
 def test_clocks_agree_within_a_tenth() -> None:
