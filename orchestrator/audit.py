@@ -2,16 +2,28 @@
 
 Speculative greedy output need not be byte-identical to plain output: verification runs another
 batch shape, and near-ties can fall either way. So divergence is reported next to the engine's own
-floor (plain against plain again), never hidden and never an error by itself.
+floor (plain against plain again), never hidden and never an error by itself. The margin says which
+it was: rounding turns a near-tie, a fault turns any token.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from orchestrator.compare import paired
 from orchestrator.sample import Sample
+
+
+@dataclass(frozen=True)
+class Margin:
+    """How much likelier a's token was than b's, in nats, to the engine that was asked."""
+
+    value: float | None
+    by: str | None
+    """The arm whose server told the probabilities."""
+    reason: str | None
+    """Why there is no value."""
 
 
 @dataclass(frozen=True)
@@ -22,6 +34,7 @@ class Divergence:
     a: int | None
     b: int | None
     """The token ids there; None where that output had already ended."""
+    margin: Margin
 
 
 @dataclass(frozen=True)
@@ -58,23 +71,27 @@ def first_divergence(a: Sequence[int], b: Sequence[int]) -> int | None:
 
 
 def audit_greedy(
-    a: str, b: str, concurrency: int, left: Sequence[Sample], right: Sequence[Sample]
+    a: str,
+    b: str,
+    concurrency: int,
+    left: Sequence[Sample],
+    right: Sequence[Sample],
+    margin: Callable[[str, Sequence[int], int | None, int | None], Margin],
 ) -> GreedyAudit:
-    """Compare the outputs of two arms on the prompts both answered."""
+    """Compare the outputs of two arms on the prompts both answered.
+
+    `margin` is asked for prompt, common prefix, and both tokens after it.
+    """
     divergences: list[Divergence] = []
     pairs = paired(left, right)
     for one, two in pairs:
         ids_a, ids_b = one.token_ids, two.token_ids
         position = first_divergence(ids_a, ids_b)
         if position is not None:
-            divergences.append(
-                Divergence(
-                    one.prompt_id,
-                    position,
-                    ids_a[position] if position < len(ids_a) else None,
-                    ids_b[position] if position < len(ids_b) else None,
-                )
-            )
+            token_a = ids_a[position] if position < len(ids_a) else None
+            token_b = ids_b[position] if position < len(ids_b) else None
+            near = margin(one.prompt_id, ids_a[:position], token_a, token_b)
+            divergences.append(Divergence(one.prompt_id, position, token_a, token_b, near))
     differing = {divergence.prompt for divergence in divergences}
     same = [pair for pair in pairs if pair[0].prompt_id not in differing]
     rates = _tokens_per_pass([one for one, _ in same]), _tokens_per_pass([two for _, two in same])

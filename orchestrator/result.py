@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -305,8 +306,13 @@ def _audit(
         if m.conditions["sampling"].startswith("T 0,") and m.conditions["acceptance"] == REAL
     }
     rows = []
+
+    def near(*turns: tuple[str, int]) -> partial[Margin]:
+        return partial(margins.margin, [margins.read(run.turn(*turn), turn[0]) for turn in turns])
+
     for a, b in _pairs(list(greedy.values())):
-        audit = audit_greedy(a.arm, b.arm, a.concurrency, a.first.samples, b.first.samples)
+        margin = near((b.arm, 1), (a.arm, 1))
+        audit = audit_greedy(a.arm, b.arm, a.concurrency, a.first.samples, b.first.samples, margin)
         rows.append({"mode": a.mode, **asdict(audit)})
     again = _samples(run.turn(facts["reference"], BOOKEND) / "samples.jsonl")
     for (arm, mode, concurrency), first in greedy.items():
@@ -314,7 +320,9 @@ def _audit(
             s for s in again if (s.mode, s.concurrency) == (mode, concurrency) and s.error is None
         ]
         if arm == facts["reference"] and mine:
-            audit = audit_greedy(arm, f"{arm} again", concurrency, first.first.samples, mine)
+            margin = near((arm, BOOKEND))
+            left = first.first.samples
+            audit = audit_greedy(arm, f"{arm} again", concurrency, left, mine, margin)
             rows.append({"mode": mode, **asdict(audit)})
     return rows
 

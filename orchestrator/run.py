@@ -25,9 +25,9 @@ from orchestrator.overlay import materialise
 from orchestrator.plan import PlannedArm, plan_arm, plan_json, unrunnable
 from orchestrator.progress import Progress
 from orchestrator.recipe import Mode, Recipe, load_recipe
+from orchestrator.resume import require_same
 from orchestrator.rundir import BOOKEND, RunDirectory, block_turns, read_json, write_json
 from orchestrator.sample import Sample, append
-from orchestrator.resume import require_same
 from orchestrator.serve import Server, serve
 from orchestrator.weight_files import fingerprint
 from orchestrator.workload import Prompt, prompts_hash, render_prompts, render_requests
@@ -136,9 +136,9 @@ def execute(job: Job, run: RunDirectory, progress: Progress) -> None:
     KeyboardInterrupt passes through after the turn under way is marked and its server ended.
     """
     require_runnable(job)
+    dummies.make(job.model, job.arms, progress.note)
     turns = job.turns
     for number, (item, repeat) in enumerate(turns, start=1):
-    dummies.make(job.model, job.arms, progress.note)
         folder = run.turn(item.arm.id, repeat)
         if _finished(folder):
             progress.note(f"{item.arm.id}: kept from before")
@@ -221,7 +221,23 @@ def _measure_arm(
                 )
                 if reason is not None:
                     return reason
+        _ask_margins(job, item, repeat, folder, server)
         return None
+
+
+def _ask_margins(job: Job, item: PlannedArm, repeat: int, folder: Path, server: Server) -> None:
+    greedy = [mode for mode in job.recipe.workload.modes if mode.sampling.greedy]
+    earlier = margins.earlier(RunDirectory(folder.parents[2]), item.arm, job.arms, repeat)
+    if greedy and earlier:
+        margins.ask(
+            folder,
+            earlier,
+            {mode.name for mode in greedy},
+            _requests(job, greedy[0]),
+            server,
+            BACKENDS[item.arm.backend],
+            item.spec.served_name,
+        )
 
 
 def _patch(job: Job, item: PlannedArm) -> tuple[patching.AppliedPatch, ...]:

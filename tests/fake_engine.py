@@ -30,6 +30,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+TOP = [{"id": token, "logprob": -token / 100} for token in range(510)]
+"""Of every token, in llama.cpp's format: a token is the likelier the smaller its id."""
 PATHS = {"vllm": "/v1/completions", "llamacpp": "/completion", "sglang": "/generate"}
 
 
@@ -44,6 +46,7 @@ def options(args: list[str]) -> argparse.Namespace:
     parser.add_argument("--accept", help="drafts accepted per step, for instance 3,0,2")
     parser.add_argument("--draft-tokens", type=int, default=4)
     parser.add_argument("--eos-after", type=int, help="end each answer after this many tokens")
+    parser.add_argument("--turn-at", type=int, help="place of a token that differs from then on")
     parser.add_argument("--cumulative", action="store_true", help="SGLang: repeat earlier tokens")
     parser.add_argument("--crlf", action="store_true")
     parser.add_argument("--comments", action="store_true", help="keep-alive comments in between")
@@ -139,13 +142,18 @@ class Answer:
     prompt: list[int]
     total: int
     seed: int
+    probabilities: bool = False
     sent: list[int] = field(default_factory=list)
     histogram: list[int] = field(default_factory=list)
 
     def step(self, size: int, accepted: int | None) -> list[dict[str, Any]]:
         first = len(self.sent)
         start = sum(self.prompt) * 31 + self.seed * 7
-        ids = [(start + 13 * place) % 499 + 3 for place in range(first, first + size)]
+        turned = self.engine.options.turn_at
+        ids = [
+            (start + 13 * place + (turned is not None and place >= turned)) % 499 + 3
+            for place in range(first, first + size)
+        ]
         self.sent += ids
         if accepted is not None:
             self.histogram[accepted] += 1
@@ -161,6 +169,11 @@ class Answer:
             return [
                 {"index": 0, "content": "x", "tokens": [token], "stop": False, "id_slot": 0}
                 | {"tokens_predicted": place, "tokens_evaluated": len(self.prompt)}
+                | (
+                    {"completion_probabilities": [{"top_logprobs": TOP}]}
+                    if self.probabilities
+                    else {}
+                )
                 for place, token in enumerate(ids, start=first + 1)
             ]
         meta: dict[str, Any] = {
@@ -216,7 +229,8 @@ async def stream(engine: Engine, body: dict[str, Any], writer: asyncio.StreamWri
     greedy = params.get("temperature", 1) == 0
     seed = 0 if greedy else int(params.get("seed", params.get("sampling_seed", 0)) or 0)
     prompt = body["input_ids"] if "input_ids" in body else body["prompt"]
-    answer = Answer(engine, prompt, total, seed, histogram=[0] * (opts.draft_tokens + 1))
+    histogram = [0] * (opts.draft_tokens + 1)
+    answer = Answer(engine, prompt, total, seed, "n_probs" in body, histogram=histogram)
 
     newline = b"\r\n" if opts.crlf else b"\n"
 

@@ -180,6 +180,8 @@ class LlamaCpp:
         }
         if request.fixed_length:
             body["logit_bias"] = [[token, False] for token in request.end_token_ids]
+        if request.top_tokens:
+            body["n_probs"] = request.top_tokens
         return Call("/completion", body)
 
     def chunk(self, event: Mapping[str, Any]) -> Chunk:
@@ -189,7 +191,7 @@ class LlamaCpp:
         if not isinstance(tokens, list):
             raise ValueError(f"tokens is a {type(tokens).__name__}, not a list")
         if not event.get("stop"):
-            return Chunk(token_ids=tuple(tokens))
+            return Chunk(token_ids=tuple(tokens), top=_top(event))
         stop_type = str(event.get("stop_type", ""))
         return Chunk(
             token_ids=tuple(tokens),
@@ -203,14 +205,19 @@ class LlamaCpp:
         settings = (facts.get("/props") or {}).get("default_generation_settings") or {}
         return settings.get("n_ctx")
 
-    def verification(self, spec: ServeSpec, sampling: Sampling) -> str:
-        if spec.drafter is None:
     def reported(self, facts: Mapping[str, Any], log: str) -> Mapping[str, str]:
         del facts
         return reported(log)
 
+    def verification(self, spec: ServeSpec, sampling: Sampling) -> str:
+        if spec.drafter is None:
             return "none"
         return "exact-argmax" if sampling.greedy else "target-draw-equals-draft"
+
+
+def _top(event: Mapping[str, Any]) -> tuple[tuple[int, float], ...]:
+    rows = event.get("completion_probabilities") or [{}]
+    return tuple((row["id"], row["logprob"]) for row in rows[0].get("top_logprobs", ()))
 
 
 def _request_speculation(event: Mapping[str, Any], stop_type: str) -> RequestSpeculation | None:

@@ -96,8 +96,8 @@ class Sglang:
             argv += ["--load-format", "gguf", "--quantization", "gguf"]
         else:
             argv += ["--language-model-only"]
-        if spec.device == "cpu":
             argv += ["--load-format", "dummy"] if spec.target.dummy else []
+        if spec.device == "cpu":
             # A verify pass needs room for its whole block, also at the end of a full slot.
             room = spec.context_length + (spec.draft_tokens + 1 if spec.draft_tokens else 0)
             argv += [*CPU_ARGS, "--max-total-tokens", str(room * spec.slots)]
@@ -139,9 +139,9 @@ class Sglang:
         if spec.drafter.weights.format == "gguf":
             # Without this the drafter runs on random weights: accept length exactly 1.0, no error.
             argv += ["--speculative-draft-model-quantization", "gguf"]
-        elif target_is_gguf:
         elif spec.drafter.weights.dummy:
             argv += ["--speculative-draft-load-format", "dummy"]
+        elif target_is_gguf:
             # The drafter inherits the target's load format otherwise.
             argv += ["--speculative-draft-load-format", "auto"]
         if spec.device == "cpu":
@@ -225,10 +225,10 @@ class Sglang:
         if request.fixed_length:
             # Not min_new_tokens: with a drafter it lets end tokens through (seen on 0.5.23).
             params["logit_bias"] = {str(token): MASKED for token in request.end_token_ids}
-        return Call(
-            "/generate",
-            {"input_ids": list(request.prompt_ids), "sampling_params": params, "stream": True},
-        )
+        body = {"input_ids": list(request.prompt_ids), "sampling_params": params, "stream": True}
+        if request.top_tokens:
+            body |= {"return_logprob": True, "top_logprobs_num": request.top_tokens}
+        return Call("/generate", body)
 
     def chunk(self, event: Mapping[str, Any]) -> Chunk:
         if "error" in event:
@@ -248,15 +248,16 @@ class Sglang:
             prompt_tokens=meta.get("prompt_tokens"),
             completion_tokens=meta.get("completion_tokens"),
             speculation=_request_speculation(meta) if finish else None,
+            top=_top(meta),
         )
 
     def slot_context(self, facts: Mapping[str, Any]) -> int | None:
         return (facts.get("/server_info") or {}).get("context_length")
 
-    def verification(self, spec: ServeSpec, sampling: Sampling) -> str:
     def reported(self, facts: Mapping[str, Any], log: str) -> Mapping[str, str]:
         return reported(facts, log)
 
+    def verification(self, spec: ServeSpec, sampling: Sampling) -> str:
         if spec.drafter is None:
             return "none"
         if sampling.greedy:
@@ -264,6 +265,11 @@ class Sglang:
         if spec.drafter.family == "dflash":
             return "target-only sampling, greedy draft"
         return "rejection-sampling, sampled draft"
+
+
+def _top(meta: Mapping[str, Any]) -> tuple[tuple[int, float], ...]:
+    rows = meta.get("output_top_logprobs") or [()]
+    return tuple((token, logprob) for logprob, token, *_ in rows[0] or ())
 
 
 def _request_speculation(meta: Mapping[str, Any]) -> RequestSpeculation | None:
