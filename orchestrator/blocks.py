@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from backends.base import SpecRecord
+from orchestrator import energy
 from orchestrator.certify import CONDITIONS, same
 from orchestrator.counters import Count
 from orchestrator.metrics import Phase
@@ -75,6 +76,7 @@ def _pooled(turns: Sequence[Measured], blocks: int) -> Measured:
             first.phase,
             samples=[sample for phase in phases for sample in phase.samples],
             record=_sum([phase.record for phase in phases]),
+            power=energy.pooled([phase.power for phase in phases]),
         ),
         failed=sum(turn.failed for turn in turns),
         problems=tuple(problems),

@@ -45,6 +45,8 @@ class Headers:
     """Number of tokens of the vocabulary inside a GGUF."""
     stored: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     """Of a GGUF's tensors: number of the ggml type, and where in the file the values begin."""
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    """Bytes of the tensors of Hugging Face files."""
 
 
 def read_headers(path: Path) -> Headers:
@@ -78,9 +80,11 @@ def _hf(folder: Path) -> Headers:
     if not files:
         raise InputError("has no .safetensors file.", where=str(folder))
     tensors: dict[str, Shape] = {}
+    sizes: dict[str, int] = {}
     for file in files:
-        tensors.update(_safetensors(file))
-    return Headers(folder, "hf", config, tensors)
+        for name, (shape, size) in _safetensors(file).items():
+            tensors[name], sizes[name] = shape, size
+    return Headers(folder, "hf", config, tensors, sizes=sizes)
 
 
 def json_object(path: Path) -> dict[str, Any]:
@@ -96,8 +100,8 @@ def json_object(path: Path) -> dict[str, Any]:
     return config
 
 
-def _safetensors(path: Path) -> dict[str, Shape]:
-    """The header: 8 bytes of length, then JSON."""
+def _safetensors(path: Path) -> dict[str, tuple[Shape, int]]:
+    """Shapes and bytes. The header: 8 bytes of length, then JSON."""
     with path.open("rb") as file:
         start = file.read(8)
         length = int.from_bytes(start, "little")
@@ -106,11 +110,11 @@ def _safetensors(path: Path) -> dict[str, Shape]:
         try:
             header = json.loads(file.read(length))
             return {
-                name: tuple(entry["shape"])
+                name: (tuple(entry["shape"]), entry["data_offsets"][1] - entry["data_offsets"][0])
                 for name, entry in header.items()
                 if name != "__metadata__"
             }
-        except (ValueError, TypeError, KeyError, AttributeError):
+        except (ValueError, TypeError, KeyError, IndexError, AttributeError):
             raise InputError("its safetensors header is damaged.", where=str(path)) from None
 
 

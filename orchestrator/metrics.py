@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from backends.base import SpecRecord
+from orchestrator.energy import Power, energy_per_token, mean_power, most_memory
+from orchestrator.roofline import UNKNOWN, Roof, ideal_speedup, roofline_share, weight_rate
 from orchestrator.sample import Sample
 
 NS = 1e9
@@ -35,6 +37,9 @@ class Phase:
     record: SpecRecord | None
     speculation: str
     draft_tokens: int | None
+    power: Power | str = "no readings of the GPU were kept"
+    """Of its GPUs, or why it is not known."""
+    roof: Roof = UNKNOWN
 
 
 @dataclass(frozen=True)
@@ -166,7 +171,7 @@ def decode_steps(phase: Phase) -> int | str:
     return phase.record.steps
 
 
-def _step_time(phase: Phase) -> tuple[float, int] | str:
+def step_time(phase: Phase) -> tuple[float, int] | str:
     steps = decode_steps(phase)
     if isinstance(steps, str):
         return steps
@@ -186,7 +191,7 @@ def _draft_time(phase: Phase) -> tuple[float, int] | str:
 
 
 def _target_time(phase: Phase) -> tuple[float, int] | str:
-    step = _step_time(phase)
+    step = step_time(phase)
     if isinstance(step, str) or phase.speculation == "none":
         return step
     draft = _draft_time(phase)
@@ -245,7 +250,7 @@ METRICS = (
         "ms",
         "lower",
         "sum of (t_last - t_first) / verification steps; one step a token without a drafter",
-        _step_time,
+        step_time,
     ),
     Metric(
         "draft_time_ms",
@@ -261,6 +266,42 @@ METRICS = (
         "step_time_ms - draft_time_ms: verifying K + 1 tokens, and the rest of a step",
         _target_time,
     ),
+    Metric(
+        "weight_read_gb_s",
+        "GB/s",
+        "higher",
+        "bytes of weights a step reads, drafter included / step_time_ms; one request at a time",
+        weight_rate,
+    ),
+    Metric(
+        "roofline_share",
+        "1",
+        "higher",
+        "weight_read_gb_s / memory bandwidth, measured in the same run by copying",
+        roofline_share,
+    ),
+    Metric(
+        "ideal_speedup",
+        "x",
+        "neither",
+        "acceptance_length / (1 + drafter's bytes / target's bytes): were memory the only limit",
+        ideal_speedup,
+    ),
+    Metric(
+        "power_w",
+        "W",
+        "lower",
+        "mean of nvidia-smi's power.draw, twice a second from first send to last end; n readings",
+        mean_power,
+    ),
+    Metric(
+        "energy_j_per_token",
+        "J/token",
+        "lower",
+        "power_w * (last end - first send) / all output tokens, prompts included; whole GPU",
+        energy_per_token,
+    ),
+    Metric("gpu_memory_mib", "MiB", "neither", "most memory in use on the GPU", most_memory),
 )
 
 

@@ -85,9 +85,11 @@ def plan_arm(recipe: Recipe, arm: Arm, serving: Serving | None = None) -> Planne
     if serve.start_timeout_s is not None:
         changes["start_timeout_s"] = serve.start_timeout_s
     if recipe.device == "cuda":
-        variables, told = cards.setting(plan.env)
+        variables, of_several = cards.setting(plan.env)
         changes["env"] = {**variables, **plan.env}
-        changes["findings"] = (*findings, *((told,) if told else ()))
+        changes["findings"] = (*findings, *((of_several,) if of_several else ()))
+    if serve.start_timeout_s is not None:
+        changes["start_timeout_s"] = serve.start_timeout_s
     return PlannedArm(arm, engine, spec, LaunchPlan(**{**plan.__dict__, **changes}))
 
 

@@ -18,9 +18,11 @@ from orchestrator.by_context import by_context
 from orchestrator.certify import certify, kind_of
 from orchestrator.compare import Comparison, compare, decode_ratio
 from orchestrator.counters import Counters, delta, spec_record
+from orchestrator.energy import Power, power
 from orchestrator.metrics import Phase, measure
 from orchestrator.plan import REAL
 from orchestrator.rundir import BOOKEND, RunDirectory, block_turns, read_json
+from orchestrator.roofline import roof
 from orchestrator.sample import Sample
 from orchestrator.speculation import speculation_json
 from orchestrator.validity import problems, warnings
@@ -94,7 +96,8 @@ def _arm(
     for counted in counters:
         key = (counted["mode"], counted["concurrency"])
         mine = [s for s in samples if (s.mode, s.concurrency) == key]
-        phases.append(_measured(facts, machine, plan, status, told, counted, mine))
+        watts = power((counted.get("observed") or {}).get("gpu", {}), folder / "gpu.csv", mine)
+        phases.append(_measured(facts, machine, plan, status, told, counted, mine, watts))
     return status, phases
 
 
@@ -109,7 +112,7 @@ def _measured(
     status: Mapping[str, Any],
     counted: Mapping[str, Any],
     samples: list[Sample],
-    told: Mapping[str, Any],
+    watts: Power | str,
 ) -> Measured:
     good = [s for s in samples if s.error is None]
     record, contradiction = None, None
@@ -122,7 +125,8 @@ def _measured(
             )
         except EngineError as error:
             contradiction = error.what
-    phase = Phase(good, record, plan["speculation"], counted["draft_tokens"])
+    k, bound = counted["draft_tokens"], roof(machine, status)
+    phase = Phase(good, record, plan["speculation"], k, watts, bound)
     mode = next(m for m in facts["workload"]["modes"] if m["name"] == counted["mode"])
     workload = {**facts["workload"], "stop": mode.get("stop") or facts["workload"]["stop"]}
     observed = counted.get("observed")

@@ -14,7 +14,7 @@ import orchestrator.dummy.write as dummies
 from backends import BACKENDS
 from backends.base import Request
 from backends.errors import EngineError, InputError, MuseorchError
-from orchestrator import cards, environment, gpu, margins, observe, patching
+from orchestrator import bandwidth, cards, environment, gpu, margins, observe, patching
 from orchestrator.client import PhaseContext, run_phase
 from orchestrator.counters import Counters, scrape
 from orchestrator.expand import Arm, expand
@@ -29,6 +29,7 @@ from orchestrator.resume import require_same
 from orchestrator.rundir import BOOKEND, RunDirectory, block_turns, read_json, write_json
 from orchestrator.sample import Sample, append
 from orchestrator.serve import Server, serve
+from orchestrator.step_bytes import step_bytes
 from orchestrator.weight_files import fingerprint
 from orchestrator.workload import Prompt, prompts_hash, render_prompts, render_requests
 
@@ -137,6 +138,8 @@ def execute(job: Job, run: RunDirectory, progress: Progress) -> None:
     """
     require_runnable(job)
     dummies.make(job.model, job.arms, progress.note)
+    progress.detail("measuring memory bandwidth")
+    bandwidth.keep(run, job.planned, job.recipe.device, job.recipe.serve.threads)
     turns = job.turns
     for number, (item, repeat) in enumerate(turns, start=1):
         folder = run.turn(item.arm.id, repeat)
@@ -213,6 +216,7 @@ def _measure_arm(
         drafter = item.arm.drafter
         status["weight_files"] = fingerprint(item.arm.target)
         status["drafter_files"] = fingerprint(drafter.weights) if drafter else "none"
+        status["step_bytes"] = step_bytes(item.arm.target, drafter, item.plan.draft_tokens)
         phases: list[dict[str, Any]] = []
         for concurrency in job.recipe.workload.concurrency:
             for mode in job.recipe.workload.modes:

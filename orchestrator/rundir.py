@@ -1,7 +1,7 @@
 """The run directory: written as a run goes, so that a killed run keeps what it has.
 
 recipe.yaml  plan.json  environment.json  run.json
-arms/<id>/<turn>/  server.log  samples.jsonl  counters.json  status.json
+arms/<id>/<turn>/  server.log  samples.jsonl  counters.json  status.json  gpu.csv
 result.json  report.html  report.md
 """
 

@@ -223,6 +223,6 @@ def _files(run: RunDirectory) -> list[str]:
     """Files that museorch writes, in a fixed order; overlays link to weights and are left out."""
     top = [run.result_file, run.run_file, run.recipe_file, run.plan_file, run.environment_file]
     found = [path for path in top if path.exists()]
-    for name in ("samples.jsonl", "counters.json", "status.json", "server.log"):
+    for name in ("samples.jsonl", "counters.json", "status.json", "gpu.csv", "server.log"):
         found += sorted((run.path / "arms").glob(f"*/*/{name}"))
     return [str(path.relative_to(run.path)) for path in found]
