@@ -82,8 +82,6 @@ def plan_arm(recipe: Recipe, arm: Arm, serving: Serving | None = None) -> Planne
             raise InputError(error.what, where=arm.id, fix=error.fix) from None
     findings = (*plan.findings, *((missing,) if missing else ()), *_unfetched(arm))
     changes: dict[str, Any] = {"findings": findings}
-    if serve.start_timeout_s is not None:
-        changes["start_timeout_s"] = serve.start_timeout_s
     if recipe.device == "cuda":
         variables, of_several = cards.setting(plan.env)
         changes["env"] = {**variables, **plan.env}
