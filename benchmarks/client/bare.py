@@ -1,0 +1,69 @@
+"""The floor: sockets read by hand, without an HTTP library. Stamps and stores, like museorch.
+
+    python -m benchmarks.client.bare HOST PORT REQUESTS MAX_TOKENS CONCURRENCY FOLDER
+
+Shows what any client in Python pays, and that the mock holds the rates it is asked for.
+"""
+
+from __future__ import annotations
+
+import json
+import selectors
+import socket
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+END = b"\r\n0\r\n\r\n"
+
+
+@dataclass
+class Stream:
+    sock: socket.socket
+    start: float = 0.0
+    parts: list[tuple[float, bytes]] = field(default_factory=list)
+
+    def send(self, request: bytes) -> None:
+        self.start, self.parts = time.monotonic(), []
+        self.sock.sendall(request)
+
+    def record(self) -> tuple[float, float, float, int]:
+        """(start, first, last, tokens); a token an event, the usage event left out."""
+        tokens = b"".join(part for _, part in self.parts).count(b"data: {") - 1
+        first = next(at for at, part in self.parts if b"data: " in part)
+        return self.start, first, self.parts[-1][0], tokens
+
+
+def main() -> None:
+    host, port, requests, max_tokens, concurrency, folder = sys.argv[1:]
+    body = json.dumps({"prompt": [1] * 8, "max_tokens": int(max_tokens), "stream": True})
+    head = f"POST /v1/completions HTTP/1.1\r\nHost: {host}\r\nContent-Length: {len(body)}\r\n\r\n"
+    request = (head + body).encode()
+    records = []
+    to_send = int(requests)
+    with selectors.DefaultSelector() as selector:
+        for _ in range(min(int(concurrency), to_send)):
+            stream = Stream(socket.create_connection((host, int(port))))
+            selector.register(stream.sock, selectors.EVENT_READ, stream)
+            stream.send(request)
+            to_send -= 1
+        while selector.get_map():
+            for key, _ in selector.select():
+                stream = key.data
+                part = stream.sock.recv(1 << 18)
+                stream.parts.append((time.monotonic(), part))
+                if part and not part.endswith(END):
+                    continue
+                records.append(stream.record())
+                if to_send:
+                    to_send -= 1
+                    stream.send(request)
+                else:
+                    selector.unregister(stream.sock)
+                    stream.sock.close()
+    (Path(folder) / "records.json").write_text(json.dumps(records), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
