@@ -43,7 +43,8 @@ def report(
     out: Path | None = typer.Option(
         None,
         "--out",
-        help="File to write. Default: stdout; html: report.html in the run directory.",
+        help="File to write. Default: stdout; html: report.html in the run directory, of several "
+        "runs side-by-side.html here.",
     ),
     as_json: bool = typer.Option(False, "--json", help="The same as --format json."),
 ) -> None:
@@ -56,7 +57,8 @@ def report(
     found = [_made_anew(path) for path in runs]
     text = _one(found[0], form, rows) if len(found) == 1 else _several(found, form, rows)
     if out is None and form is Format.html:
-        out = found[0][0].path / "report.html"
+        alone = len(found) == 1
+        out = found[0][0].path / "report.html" if alone else Path("side-by-side.html")
     if out is None:
         sys.stdout.write(text)
     else:
@@ -106,13 +108,10 @@ def _one(run: Run, form: Format, rows: Rows | None) -> str:
 
 
 def _several(runs: Sequence[Run], form: Format, rows: Rows | None) -> str:
-    from backends.errors import InputError
-    from orchestrator.report import several
+    from orchestrator.report import several, several_page
 
     if form is Format.html:
-        raise InputError(
-            "a page shows one run.", fix="For several, use --format text, md, csv or json."
-        )
+        return several_page.render(runs)
     if form is Format.md:
         return several.as_markdown(runs)
     if form is Format.text:

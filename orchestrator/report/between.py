@@ -12,9 +12,9 @@ from typing import Any
 
 from backends.base import SpecRecord
 from orchestrator import sample
-from orchestrator.certify import certify, kind_of
+from orchestrator.certify import CONDITIONS, certify, kind_of, same
 from orchestrator.compare import Comparison, compare
-from orchestrator.metrics import Phase
+from orchestrator.metrics import METRICS, Phase
 from orchestrator.report import safe, tables, words
 from orchestrator.report.tables import Cell, Table
 from orchestrator.result import comparison_json
@@ -41,6 +41,44 @@ def comparisons(runs: Sequence[Run]) -> list[dict[str, Any]]:
     return [comparison_json(found) for found in _compared(runs)]
 
 
+def answers(runs: Sequence[Run]) -> Iterator[str]:
+    """Same machine? Same recipe? In words, before any number."""
+    facts = {
+        "machine": [result["hardware"] or words.UNKNOWN for _, result in runs],
+        "recipe": [result["recipe"] for _, result in runs],
+        "version of museorch": [result["harness"] for _, result in runs],
+    }
+    named = labels(runs)
+    for what, values in facts.items():
+        if len(set(values)) > 1:
+            told = "; ".join(f"{name}: {value}" for name, value in zip(named, values, strict=True))
+            yield safe.plain(f"Not the same {what}: {told}.")
+        elif what == "recipe" and len({run.recipe_file.read_bytes() for run, _ in runs}) > 1:
+            yield safe.plain(f"Not the same recipe: all are called {values[0]}, but they differ.")
+        else:
+            yield safe.plain(f"The same {what}: {values[0]}.")
+
+
+def conditions(runs: Sequence[Run], arm: str, phase: tuple[str, int]) -> Table:
+    """Conditions of one arm in the runs that hold it; a row that refuses the pair is marked."""
+    found = [
+        (name, mode["conditions"])
+        for name, (_, result) in zip(labels(runs), runs, strict=True)
+        for one in result["arms"]
+        if one["id"] == arm and (mode := tables.mode_of(one, phase)) is not None
+    ]
+    rows = []
+    for condition, meaning in CONDITIONS.items():
+        values = [given.get(condition) for _, given in found]
+        alike = None not in values and all(same(condition, values[0], one) for one in values)
+        mark = "" if alike else "differs"
+        label = condition.replace("_", " ") + ("" if alike else " ≠")
+        cells = (Cell(words.show(v), why=words.show(v, whole=True)) for v in safe.inert(values))
+        rows.append((Cell(label, why=meaning, mark=mark), *cells))
+    columns = ("condition", *(name for name, _ in found))
+    return Table(f"Conditions of {safe.plain(arm)}", columns, tuple(rows))
+
+
 def overview(runs: Sequence[Run]) -> Table:
     """One row a run."""
     rows = [
@@ -58,12 +96,20 @@ def overview(runs: Sequence[Run]) -> Table:
     return Table("Runs", columns, tuple(rows))
 
 
+def phases(runs: Sequence[Run]) -> list[tuple[str, int]]:
+    """Of all runs, each once."""
+    return list(dict.fromkeys(phase for _, result in runs for phase in words.phases(result)))
+
+
+def arms(runs: Sequence[Run]) -> list[str]:
+    """Of all runs, each once."""
+    return list(dict.fromkeys(arm["id"] for _, result in runs for arm in result["arms"]))
+
+
 def metrics(runs: Sequence[Run]) -> Table:
     """Arms of all runs, those of one phase and id below each other."""
     rows = []
-    phases = dict.fromkeys(phase for _, result in runs for phase in words.phases(result))
-    arms = dict.fromkeys(arm["id"] for _, result in runs for arm in result["arms"])
-    for phase, arm in itertools.product(phases, arms):
+    for phase, arm in itertools.product(phases(runs), arms(runs)):
         for name, (_, result) in zip(labels(runs), runs, strict=True):
             found = next((one for one in result["arms"] if one["id"] == arm), None)
             mode = tables.mode_of(found, phase) if found else None
@@ -76,7 +122,9 @@ def metrics(runs: Sequence[Run]) -> Table:
             )
             place = f"{phase[0]}, {phase[1]} at a time"
             rows.append((Cell(safe.plain(arm)), Cell(safe.plain(place)), Cell(name), *values))
-    columns = ("arm", "phase", "run", *(label for key, label, _ in words.METRICS if key in SHOWN))
+    units = {metric.name: metric.unit for metric in METRICS}
+    shown = (f"{label} ({units[key]})" for key, label, _ in words.METRICS if key in SHOWN)
+    columns = ("arm", "phase", "run", *shown)
     return Table("Arms", columns, tuple(rows))
 
 

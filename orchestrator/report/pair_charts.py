@@ -18,19 +18,26 @@ def ratios(facts: RunFacts, phase: Phase) -> Chart | None:
     """Every accepted comparison with its interval, and the band that drift covers."""
     names = words.arm_names(facts.result)
     rows: Rows = [
-        {
-            "pair": f"{names[row['a']]} / {names[row['b']]}",
-            "ratio": row["ratio"],
-            "low": row["interval"][0],
-            "high": row["interval"][1],
-            "verdict": row["verdict"],
-            "text": f"{words.ratio(row['ratio'])}x",
-        }
+        ratio_row(row, f"{names[row['a']]} / {names[row['b']]}")
         for row in accepted(facts.result, phase)[: 2 * MOST_PAIRS]
     ]
-    if not rows:
-        return None
     floor = words.floor(facts.result, *phase)
+    return ratio_chart(chart_id("ratio", phase), rows, floor) if rows else None
+
+
+def ratio_row(row: Mapping[str, Any], pair: str) -> dict[str, Any]:
+    return {
+        "pair": pair,
+        "ratio": row["ratio"],
+        "low": row["interval"][0],
+        "high": row["interval"][1],
+        "verdict": row["verdict"],
+        "text": f"{words.ratio(row['ratio'])}x",
+    }
+
+
+def ratio_chart(name: str, rows: Rows, floor: float) -> Chart:
+    """Rows as of `ratio_row`, one at least; a change up to `floor` counts as none."""
     sides = [row[side] for row in rows for side in ("low", "high")]
     ends = [1 / (1 + floor), 1 + floor, *(end for end in sides if 0 < end < math.inf)]
     pad = (max(ends) / min(ends)) ** 0.08
@@ -113,7 +120,7 @@ def ratios(facts: RunFacts, phase: Phase) -> Chart | None:
         for row in rows
     )
     spec = sized({"layer": layers}, 48 * len(rows))
-    return Chart(chart_id("ratio", phase), "Ratios with 95 % intervals", text, rows, spec)
+    return Chart(name, "Ratios with 95 % intervals", text, rows, spec)
 
 
 def _labels(mark: Spec, encoding: Spec) -> list[Spec]:

@@ -14,6 +14,8 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import WebDriverWait
 
+from orchestrator.report import several_page
+from orchestrator.result import build
 from tests.orchestrator.report.reading import page_file
 from tests.orchestrator.report.synthetic import (
     DFLASH,
@@ -210,4 +212,18 @@ def test_other_runs_draw_and_fit_a_phone(
         page_file(write_run(tmp_path / "run", arms, prompts=names, modes=MODES[:1])), width=390
     )
     assert browser.js("return document.documentElement.scrollWidth") <= 390
+    assert browser.console() == []
+
+
+def test_several_runs_draw_fit_and_are_filtered(browser: Browser, tmp_path: Path) -> None:
+    runs = [write_run(tmp_path / name, (PLAIN, DSPARK)) for name in ("early", "late")]
+    path = tmp_path / "page.html"
+    path.write_text(several_page.render([(run, build(run)) for run in runs]), encoding="utf-8")
+    browser.open(path, width=390, theme="dark")
+    assert browser.js("return document.documentElement.scrollWidth") <= 390
+    points = "#between-greedy-1 svg .mark-symbol.role-mark path"
+    assert len(browser.all(points)) == 2
+    browser.press(browser.find("input[name=arm][value=llamacpp-dspark]"), Keys.SPACE)
+    WebDriverWait(browser.driver, 30).until(lambda _: len(browser.all(points)) == 1)
+    browser.drawn()
     assert browser.console() == []

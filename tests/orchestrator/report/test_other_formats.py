@@ -185,7 +185,6 @@ def test_the_command_writes_a_page(tmp_path: Path) -> None:
     [
         (("--rows", "metrics"), "--rows goes with --format csv or json"),
         (("--format", "md", "--out", "no/such/folder/x.md"), "No such file"),
-        (("--format", "html", "{run}"), "a page shows one run"),
     ],
 )
 def test_wrong_use_is_one_line(run: RunDirectory, args: tuple[str, ...], words: str) -> None:
