@@ -83,7 +83,7 @@ def _split(
             kind=kind,
             certificate=certify(left.conditions, right.conditions, kind, allow),
             problems=[f"{x.arm}: {problem}" for x in (left, right) for problem in x.problems],
-            floor=floor(a),
+            floors={"drift": floor(a)},
         )
 
     first, second = part(a, via, "av"), part(via, b, "vb")

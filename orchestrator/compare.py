@@ -42,6 +42,10 @@ class Comparison:
     """Prompts with which a difference of EFFECT would be shown; None where `floor` is above it."""
     floor: float | None = None
     """The relative change up to which no difference is shown."""
+    floor_from: str | None = None
+    """What showed it: `drift` or `blocks`; `least` where repeats show less or nothing repeats."""
+    unsplit: str | None = None
+    """Why factors do not tell drafting and verification apart."""
 
 
 def paired(a: Sequence[Sample], b: Sequence[Sample]) -> list[tuple[Sample, Sample]]:
@@ -109,12 +113,12 @@ def compare(
     kind: str,
     certificate: Certificate,
     problems: Sequence[str],
-    floor: float,
+    floors: Mapping[str, float],
 ) -> Comparison:
     """The comparison of arm a with arm b.
 
-    `problems` are reasons why an arm's numbers are no speed result; any of them refuses. `floor`
-    is the largest relative change that counts as no difference (drift of the reference arm).
+    `problems` are reasons why an arm's numbers are no speed result; any of them refuses. `floors`
+    are relative changes that count as no difference, by what showed them; the largest holds.
     """
 
     def refused(reason: str, extra: Certificate = certificate) -> Comparison:
@@ -129,7 +133,7 @@ def compare(
     if ratio is None:
         return refused(f"fewer than {MIN_PAIRS} prompts with timings on both sides")
     verdict: Verdict = "no difference shown"
-    floor = max(floor, BASE_FLOOR)
+    floor, floor_from = max([(BASE_FLOOR, "least"), *((x, name) for name, x in floors.items())])
     threshold = 1 + floor
     if ratio.low > 1 and ratio.value > threshold:
         verdict = "faster"
@@ -151,6 +155,7 @@ def compare(
         throughput_ratio=_throughput_ratio(*phases),
         prompts_to_show=needed,
         floor=floor,
+        floor_from=floor_from,
     )
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import asdict
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,12 +20,14 @@ from orchestrator.compare import Comparison, compare, decode_ratio
 from orchestrator.counters import Counters, delta, spec_record
 from orchestrator.energy import Power, power
 from orchestrator.metrics import Phase, measure
+from orchestrator.noise import block_floor, drift_floor
 from orchestrator.plan import REAL
 from orchestrator.rundir import BOOKEND, RunDirectory, block_turns, read_json
 from orchestrator.roofline import roof
 from orchestrator.sample import Sample
 from orchestrator.speculation import speculation_json
 from orchestrator.validity import problems, warnings
+from orchestrator.verification import Curve, curves, step_time_split
 
 SCHEMA = 1
 
@@ -48,6 +50,7 @@ def build(run: RunDirectory) -> dict[str, Any]:
         measured += phases
     drift = _drift(run, facts, machine, plans, measured)
     allow, floor = facts.get("allow", []), _floor(drift, facts.get("blocks", 1))
+    costs = curves(measured)
     states = {arm["id"]: arm["status"] for arm in arms}
     bookend = facts["bookend"] and len(arms) > 1
     complete = all(state in ("ok", "failed") for state in states.values()) and (
@@ -67,7 +70,8 @@ def build(run: RunDirectory) -> dict[str, Any]:
             environment.hardware(machine, facts["device"]),
         ),
         "arms": arms,
-        "comparisons": [comparison_json(c) for c in _compare_all(measured, allow, floor)],
+        "comparisons": [comparison_json(c) for c in _compare_all(measured, allow, floor, costs)],
+        "verification": [asdict(curve) for curve in costs],
         "bridges": [split_json(split) for split in splits(measured, allow, floor)],
         "quality": read_json(run.quality_file) if run.quality_file.exists() else None,
         "drift": drift,
@@ -229,19 +233,17 @@ def _floor(drift: list[dict[str, Any]], blocks: int) -> Callable[[Measured], flo
     """The relative change in a phase that counts as no difference, by the drift there."""
 
     def floor(one: Measured) -> float:
-        floors = [
-            max(row["ratio"], 1 / row["ratio"]) - 1
-            for row in drift
-            if (row["mode"], row["concurrency"]) == (one.mode, one.concurrency)
-        ]
         # Of a steady drift, an arm's place within the blocks is all that is left.
-        return max(floors, default=0.0) / blocks
+        return drift_floor(drift, one.mode, one.concurrency) / blocks
 
     return floor
 
 
 def _compare_all(
-    measured: list[Measured], allow: Collection[str], floor: Callable[[Measured], float]
+    measured: list[Measured],
+    allow: Collection[str],
+    floor: Callable[[Measured], float],
+    costs: Sequence[Curve],
 ) -> Iterator[Comparison]:
     for a, b in sorted(_pairs(measured), key=lambda pair: (pair[0].concurrency, pair[0].mode)):
         kind = kind_of(a.conditions, b.conditions)
@@ -255,10 +257,15 @@ def _compare_all(
             kind=kind,
             certificate=certify(a.conditions, b.conditions, kind, allow),
             problems=found,
-            floor=floor(a),
+            floors={"drift": floor(a), "blocks": block_floor(a, b)},
         )
 
 
+        if compared.ratio is not None:
+            split, unsplit = step_time_split(a, b, costs)
+            factors = {**compared.factors, **split}
+            compared = replace(compared, factors=factors, unsplit=unsplit)
+        yield compared
 def _drift(
     run: RunDirectory,
     facts: Mapping[str, Any],
@@ -394,8 +401,10 @@ def comparison_json(comparison: Comparison) -> dict[str, Any]:
         "prompts_to_show_5_percent": comparison.prompts_to_show,
         "certificate": {
             "matched": comparison.certificate.matched,
+        "floor_from": comparison.floor_from,
             "differences": [asdict(d) for d in comparison.certificate.differences],
             "allowed": [asdict(d) for d in comparison.certificate.allowed],
         },
         "factors": dict(comparison.factors),
     }
+        "unsplit": comparison.unsplit,

@@ -15,6 +15,7 @@ from orchestrator import sample
 from orchestrator.certify import CONDITIONS, certify, kind_of, same
 from orchestrator.compare import Comparison, compare
 from orchestrator.metrics import METRICS, Phase
+from orchestrator.noise import drift_floor
 from orchestrator.report import safe, tables, words
 from orchestrator.report.tables import Cell, Table
 from orchestrator.result import comparison_json
@@ -151,7 +152,7 @@ def _compared(runs: Sequence[Run]) -> Iterator[Comparison]:
                 kind=kind,
                 certificate=certify(mode["conditions"], other["conditions"], kind),
                 problems=[*mode["problems"], *other["problems"]],
-                floor=max(_drift(late[1], mode), _drift(early[1], mode)),
+                floors={"drift": max(_drift(late[1], mode), _drift(early[1], mode))},
             )
 
 
@@ -200,11 +201,4 @@ def _phase(run: RunDirectory, arm: str, mode: Mapping[str, Any]) -> Phase:
 
 def _drift(result: Mapping[str, Any], mode: Mapping[str, Any]) -> float:
     """Largest relative change of the run's reference arm between its turns."""
-    return max(
-        (
-            max(row["ratio"], 1 / row["ratio"]) - 1
-            for row in result["drift"]
-            if (row["mode"], row["concurrency"]) == (mode["mode"], mode["concurrency"])
-        ),
-        default=0.0,
-    )
+    return drift_floor(result["drift"], mode["mode"], mode["concurrency"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from orchestrator.report import verification
 from orchestrator.report.acceptance_chart import acceptance
 from orchestrator.report.chart import Chart
 from orchestrator.report.facts import Phase, RunFacts
@@ -17,6 +18,7 @@ def of_phase(facts: RunFacts, phase: Phase) -> dict[str, list[Chart]]:
         "conditional": acceptance(facts, phase, "conditional"),
         **{name: spread(facts, phase, name) for name in VALUES},
         "time": timeline(facts, phase),
+        "verification": verification.chart(facts, phase),
     }
     found = {place: [chart] if chart is not None else [] for place, chart in one.items()}
     return found | {"pair": list(scatters(facts, phase))}

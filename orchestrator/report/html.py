@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import quote
 
 from orchestrator.metrics import METRICS
-from orchestrator.report import bridge, charts, provenance, tables, words
+from orchestrator.report import bridge, charts, provenance, roofline, tables, verification, words
 from orchestrator.report.chart import Chart
 from orchestrator.report.facts import Phase, RunFacts
 from orchestrator.report.frame import assemble
@@ -85,6 +85,9 @@ def _phase(facts: RunFacts, phase: Phase, drawn: list[Chart]) -> dict[str, Any]:
         "drafters": tables.drafters(result, phase),
         "acceptance": tables.acceptance(result, phase),
         "machine": provenance.machine(result, phase),
+        "roofline": roofline.table(result, phase),
+        "roofline_said": list(roofline.said(result, phase)),
+        "running": roofline.costs(result, phase),
         "prompts": {name: tables.prompts(facts, phase, name) for name in VALUES},
         "prompt_pairs": tables.prompt_pairs(facts, phase),
         "spreads": tables.spreads(facts, phase),
@@ -92,6 +95,9 @@ def _phase(facts: RunFacts, phase: Phase, drawn: list[Chart]) -> dict[str, Any]:
         "blocks": tables.blocks(result, phase),
         "by_context": tables.by_context(result, phase),
         "certificate": provenance.certificate(result, phase),
+        "verification": verification.table(result, phase),
+        "costs": list(verification.sentences(result, phase)),
+        "floor": words.floor_sentence(result, phase),
         "drift": list(words.drift_sentences(result, phase)),
         "charts": found,
         "cut": f"{facts.most_points} of {most} prompts are drawn, evenly spread; numbers use all."

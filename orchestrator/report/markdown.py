@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from orchestrator.report import bridge, provenance, tables, words
+from orchestrator.report import bridge, provenance, roofline, tables, verification, words
 from orchestrator.report.facts import RunFacts
 from orchestrator.report.html import commands
 from orchestrator.report.pair_charts import MOST_PAIRS
@@ -38,9 +38,15 @@ def render(facts: RunFacts) -> str:
             folded(tables.acceptance(result, phase)),
             folded(tables.spreads(facts, phase)),
             _list(list(words.drift_sentences(result, phase))),
+            _list([words.floor_sentence(result, phase)]),
+            _list(verification.sentences(result, phase)),
+            folded(verification.table(result, phase)),
             folded(tables.by_context(result, phase)),
             folded(tables.timeline(facts, phase)),
             folded(tables.blocks(result, phase)),
+            _list(roofline.said(result, phase)),
+            folded(roofline.table(result, phase)),
+            folded(roofline.costs(result, phase)),
             folded(provenance.machine(result, phase)),
             folded(provenance.certificate(result, phase)),
         ]

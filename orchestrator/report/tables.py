@@ -44,8 +44,8 @@ def num(value: float | None, decimals: int, why: str | None = None) -> Cell:
     return Cell(words.number(value, decimals), value, why)
 
 
-def times(value: float | None) -> Cell:
-    return Cell(words.UNKNOWN if value is None else words.ratio(value), value)
+def times(value: float | None, why: str | None = None) -> Cell:
+    return Cell(words.UNKNOWN if value is None else words.ratio(value), value, why)
 
 
 def arms(result: Mapping[str, Any], phase: Phase) -> Table:
@@ -88,6 +88,8 @@ def pairs(result: Mapping[str, Any], phase: Phase) -> Table:
                 times(high),
                 times(factors.get("tau")),
                 times(factors.get("step_time")),
+                times(factors.get("target"), row["unsplit"]),
+                times(factors.get("draft"), row["unsplit"]),
                 times(factors.get("remainder")),
                 num(row["pairs"], 0),
                 num(row["prompts_to_show_5_percent"], 0, "no number is enough, or none is known"),
@@ -105,6 +107,8 @@ def pairs(result: Mapping[str, Any], phase: Phase) -> Table:
         "to",
         "tau factor",
         "step-time factor",
+        "of it verification",
+        "of it drafting",
         "remainder",
         "prompts",
         "prompts to show 5 %",
@@ -112,7 +116,8 @@ def pairs(result: Mapping[str, Any], phase: Phase) -> Table:
     )
     note = (
         "ratio = tau factor x step-time factor x remainder. The tau factor is the drafter's "
-        "quality, the step-time factor what a step costs. Intervals are a bootstrap over prompts."
+        "quality, the step-time factor what a step costs: verification x drafting, where the two "
+        "can be told apart. Intervals are a bootstrap over prompts."
     )
     return Table("Pairs", columns, tuple(rows), note)
 

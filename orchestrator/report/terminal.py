@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from orchestrator.report import bridge, safe
+from orchestrator.report import bridge, roofline, safe, verification, words
 
 WIDTH = 80
 UNKNOWN = "—"
@@ -27,8 +27,14 @@ def render(result: Mapping[str, Any]) -> str:
     for mode, concurrency in _phases(result):
         blocks.append("\n".join(_table(result, mode, concurrency)))
         verdicts = list(_verdicts(result, mode, concurrency))
+        if verdicts:
+            verdicts += _hang(words.floor_sentence(result, (mode, concurrency)))
         for split in bridge.sentences(result, (mode, concurrency)):
             verdicts += _hang(split)
+        for cost in verification.sentences(result, (mode, concurrency)):
+            verdicts += _hang(cost)
+        for line in roofline.brief(result, (mode, concurrency)):
+            verdicts += _hang(line)
         if verdicts:
             blocks.append("\n".join(verdicts))
     notes = [*_failures(result), *_audit(result), *_drift(result)]
@@ -103,6 +109,9 @@ def _verdicts(result: Mapping[str, Any], mode: str, concurrency: int) -> Iterato
             ]
             text += f" = {' x '.join(parts)}" if parts else ""
         yield from _hang(text)
+            target, draft = factors.get("target"), factors.get("draft")
+            if target is not None and draft != 1.0:
+                text += f", of it {target:.2f} verification x {draft:.2f} drafting"
 
 
 def _refusal(row: Mapping[str, Any]) -> str:

@@ -237,4 +237,22 @@ def drift_sentences(result: Mapping[str, Any], phase: tuple[str, int]) -> Iterat
         if row["interval"]:
             low, high = row["interval"]
             text += f", 95 % interval {ratio(low)} to {ratio(high)}"
-        yield f"{text}. A change below {floor(result, *phase):.0%} is not called a difference."
+        yield f"{text}."
+
+
+FLOORS = {
+    "drift": "that is how far the reference arm was off when it ran again",
+    "blocks": "that is how far the blocks of the same pair lie apart",
+    "least": "repeats show no more than that, or nothing was repeated",
+}
+
+
+def floor_sentence(result: Mapping[str, Any], phase: tuple[str, int]) -> str:
+    """What a change must exceed to be called a difference in this phase, and why."""
+    rows = [row for row in in_order(result, phase) if row["floor"] is not None]
+    if not rows:
+        return "Nothing was compared, so there is no floor."
+    least, most = (one(rows, key=lambda row: float(row["floor"])) for one in (min, max))
+    each = f", in some pairs {most['floor']:.1%}" if most["floor"] > least["floor"] else ""
+    why = dict.fromkeys(FLOORS[row["floor_from"]] for row in (least, most))
+    return f"Below {least['floor']:.1%}{each} no difference is shown: {'; '.join(why)}."

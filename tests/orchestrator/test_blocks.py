@@ -123,7 +123,17 @@ def test_blocks_end_to_end(tmp_path: Path) -> None:
     (row,) = result["comparisons"]
     assert row["pairs"] == 6
     drift = result["drift"][0]["ratio"]
-    assert row["floor"] == pytest.approx(max(0.01, (max(drift, 1 / drift) - 1) / 2))
+    rates = [
+        [block["decode_tok_s"] for block in arm["modes"][0]["blocks"]] for arm in result["arms"]
+    ]
+    apart = (rates[0][0] / rates[1][0]) / (rates[0][1] / rates[1][1])
+    floors = {
+        "least": 0.01,
+        "drift": (max(drift, 1 / drift) - 1) / 2,
+        "blocks": max(apart, 1 / apart) - 1,  # two standard errors of two values
+    }
+    assert row["floor"] == pytest.approx(max(floors.values()))
+    assert floors[row["floor_from"]] == max(floors.values())
     # Outputs are compared once, not once for each pair of blocks.
     assert [row["prompts"] for row in result["audit"]["greedy"]] == [6, 6]
     begun = {

@@ -34,7 +34,7 @@ def verdict(
         kind="drafter-against-none",
         certificate=certificate,
         problems=problems,
-        floor=floor,
+        floors={"drift": floor},
     )
 
 
@@ -67,7 +67,7 @@ def test_no_difference_is_shown_below_the_floor() -> None:
     assert verdict(*three_percent).verdict == "faster"
     found = verdict(*three_percent, floor=0.05)
     assert found.verdict == "no difference shown"
-    assert found.floor == 0.05
+    assert (found.floor, found.floor_from) == (0.05, "drift")
     assert found.prompts_to_show is None  # 5 % is not above what the machine itself does
     assert found.ratio is not None
     assert found.ratio.low > 1
@@ -78,6 +78,7 @@ def test_less_than_one_percent_is_never_a_difference() -> None:
     assert found.ratio is not None
     assert found.ratio.low > 1
     assert found.verdict == "no difference shown"
+    assert (found.floor, found.floor_from) == (0.01, "least")
 
 
 def test_a_drift_of_five_percent_is_seen() -> None:
