@@ -22,8 +22,8 @@ from orchestrator.energy import Power, power
 from orchestrator.metrics import Phase, measure
 from orchestrator.noise import block_floor, drift_floor
 from orchestrator.plan import REAL
-from orchestrator.rundir import BOOKEND, RunDirectory, block_turns, read_json
 from orchestrator.roofline import roof
+from orchestrator.rundir import BOOKEND, RunDirectory, block_turns, read_json
 from orchestrator.sample import Sample
 from orchestrator.speculation import speculation_json
 from orchestrator.validity import problems, warnings
@@ -69,6 +69,7 @@ def build(run: RunDirectory) -> dict[str, Any]:
             (one.conditions["hardware"] for one in measured),
             environment.hardware(machine, facts["device"]),
         ),
+        "bandwidth": machine.get("bandwidth"),
         "arms": arms,
         "comparisons": [comparison_json(c) for c in _compare_all(measured, allow, floor, costs)],
         "verification": [asdict(curve) for curve in costs],
@@ -94,9 +95,9 @@ def _arm(
     else:
         status = read_json(folder / "status.json")
     samples = _samples(folder / "samples.jsonl")
+    told = reported.told(plan["backend"], status.get("facts", {}), folder / "server.log")
     counters = read_json(folder / "counters.json") if (folder / "counters.json").exists() else []
     phases = []
-    told = reported.told(plan["backend"], status.get("facts", {}), folder / "server.log")
     for counted in counters:
         key = (counted["mode"], counted["concurrency"])
         mine = [s for s in samples if (s.mode, s.concurrency) == key]
@@ -114,6 +115,7 @@ def _measured(
     machine: dict[str, Any],
     plan: Mapping[str, Any],
     status: Mapping[str, Any],
+    told: Mapping[str, Any],
     counted: Mapping[str, Any],
     samples: list[Sample],
     watts: Power | str,
@@ -137,12 +139,12 @@ def _measured(
     found = problems(phase, samples, workload, observed, plan.get("expected_length"))
     if contradiction is not None:
         found = (contradiction, *found)
-    doubts = warnings(observed, status.get("others_on_gpu", {}))
-    conditions = _conditions({**facts, "workload": workload}, machine, plan, status, counted, mode)
     asked = {**facts["serve"], **plan["conditions"]}
     asked["context_per_slot"] = asked["context_length"]
     settled, sources, contradictions = reported.settle(asked, told)
     found = (*found, *contradictions)
+    doubts = warnings(observed, status.get("others_on_gpu", {}))
+    conditions = _conditions({**facts, "workload": workload}, machine, plan, status, counted, mode)
     return Measured(
         plan["id"],
         counted["mode"],
@@ -219,12 +221,17 @@ def _counters(data: Mapping[str, Any]) -> Counters:
 
 
 def _pairs(measured: list[Measured]) -> Iterator[tuple[Measured, Measured]]:
-    """(a, b) worth comparing: within an engine, and engines on the same kind of drafter."""
+    """(a, b) worth comparing: kinds of drafting in one engine on one quantisation, else engines
+    and quantisations with the same kind of drafting."""
     for b, a in itertools.combinations(measured, 2):
         if (a.mode, a.concurrency) != (b.mode, b.concurrency):
             continue
         one, two = a.conditions, b.conditions
-        if one["backend"] != two["backend"] and one["speculation"] != two["speculation"]:
+        drafting = one["speculation"] != two["speculation"]
+        if drafting and (one["backend"], one["quantisation"]) != (
+            two["backend"],
+            two["quantisation"],
+        ):
             continue
         yield (b, a) if one["speculation"] == "none" and two["speculation"] != "none" else (a, b)
 
@@ -248,7 +255,7 @@ def _compare_all(
     for a, b in sorted(_pairs(measured), key=lambda pair: (pair[0].concurrency, pair[0].mode)):
         kind = kind_of(a.conditions, b.conditions)
         found = [f"{x.arm}: {problem}" for x in (a, b) for problem in x.problems]
-        yield compare(
+        compared = compare(
             a.arm,
             b.arm,
             (a.phase, b.phase),
@@ -259,13 +266,13 @@ def _compare_all(
             problems=found,
             floors={"drift": floor(a), "blocks": block_floor(a, b)},
         )
-
-
         if compared.ratio is not None:
             split, unsplit = step_time_split(a, b, costs)
             factors = {**compared.factors, **split}
             compared = replace(compared, factors=factors, unsplit=unsplit)
         yield compared
+
+
 def _drift(
     run: RunDirectory,
     facts: Mapping[str, Any],
@@ -351,6 +358,7 @@ def _arm_json(
         "status": status["status"],
         "reason": status["reason"],
         "startup_s": status.get("startup_s"),
+        "step_bytes": status.get("step_bytes"),
         "patches": status.get("patches", []),
         "modes": [_mode_json(measured) for measured in phases],
     }
@@ -378,6 +386,7 @@ def _mode_json(measured: Measured) -> dict[str, Any]:
         "by_context": by_context(measured.phase),
         "blocks": [_block_json(phase) for phase in measured.blocks],
         "conditions": dict(measured.conditions),
+        "condition_sources": dict(measured.sources),
         "observed": measured.observed,
     }
 
@@ -396,15 +405,14 @@ def comparison_json(comparison: Comparison) -> dict[str, Any]:
         "interval": [ratio.low, ratio.high] if ratio else None,
         "pairs": ratio.pairs if ratio else 0,
         "throughput_ratio": comparison.throughput_ratio,
-        "condition_sources": dict(measured.sources),
         "floor": comparison.floor,
+        "floor_from": comparison.floor_from,
         "prompts_to_show_5_percent": comparison.prompts_to_show,
         "certificate": {
             "matched": comparison.certificate.matched,
-        "floor_from": comparison.floor_from,
             "differences": [asdict(d) for d in comparison.certificate.differences],
             "allowed": [asdict(d) for d in comparison.certificate.allowed],
         },
         "factors": dict(comparison.factors),
-    }
         "unsplit": comparison.unsplit,
+    }

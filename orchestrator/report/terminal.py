@@ -108,10 +108,10 @@ def _verdicts(result: Mapping[str, Any], mode: str, concurrency: int) -> Iterato
                 if factors.get(key) is not None
             ]
             text += f" = {' x '.join(parts)}" if parts else ""
-        yield from _hang(text)
             target, draft = factors.get("target"), factors.get("draft")
             if target is not None and draft != 1.0:
                 text += f", of it {target:.2f} verification x {draft:.2f} drafting"
+        yield from _hang(text)
 
 
 def _refusal(row: Mapping[str, Any]) -> str:
