@@ -42,6 +42,7 @@ def render(facts: RunFacts) -> str:
         phases=phases,
         audit=provenance.audit(facts.result),
         claims=provenance.claims(facts.result),
+        startup=list(roofline.startup(facts.result)),
         environment=provenance.environment(facts),
         patches=provenance.patches(facts.result),
         metrics=METRICS,

@@ -54,6 +54,7 @@ def render(facts: RunFacts) -> str:
         "## What everything rests on",
         folded(provenance.audit(result)),
         folded(provenance.claims(result)),
+        _list(roofline.startup(result)),
         folded(provenance.environment(facts)),
         folded(provenance.patches(result)),
         "Run it again:",

@@ -37,7 +37,8 @@ def render(result: Mapping[str, Any]) -> str:
             verdicts += _hang(line)
         if verdicts:
             blocks.append("\n".join(verdicts))
-    notes = [*_failures(result), *_audit(result), *_drift(result)]
+    started = [part for line in roofline.startup(result) for part in _hang(line)]
+    notes = [*_failures(result), *_audit(result), *_drift(result), *started]
     if notes:
         blocks.append("\n".join(notes))
     return "\n\n".join(blocks) + "\n"
