@@ -48,10 +48,12 @@ def _machine(machine: dict[str, Any], gpu: dict[str, Any]) -> list[str]:
     ]
     for card in gpu["cards"]:
         lines.append(
-            f"  GPU    {card['name']}, {card['memory.total']} MiB, driver {card['driver_version']}"
+            f"  GPU {card['index']:<2} {card['name']}, {card['memory.total']} MiB, "
+            f"driver {card['driver_version']}"
         )
     if gpu["cards"]:
-        lines.append(f"  CUDA   {gpu['cuda'] or 'not told'}, {_gib(gpu['free_bytes'])} free")
+        first = f" on GPU {gpu['cards'][0]['index']}" if len(gpu["cards"]) > 1 else ""
+        lines.append(f"  CUDA   {gpu['cuda'] or 'not told'}, {_gib(gpu['free_bytes'])} free{first}")
     else:
         lines.append(f"  GPU    none: {gpu['reason']}")
     return lines

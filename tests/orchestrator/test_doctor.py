@@ -57,7 +57,7 @@ def test_a_gpu_is_shown_with_driver_and_cuda(
     tool.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     done = museorch(tmp_path / "cache", "doctor")
-    assert "GPU    NVIDIA X, 24576 MiB, driver 610.43" in done.stdout
+    assert "GPU 0  NVIDIA X, 24576 MiB, driver 610.43" in done.stdout
     assert "CUDA   13.2, 23.4 GiB free" in done.stdout
 
 
