@@ -6,15 +6,16 @@ Everything derived from them is computed later, so a new metric needs no new run
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from functools import cache, cached_property
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
+
+import orjson
 
 from backends.base import RequestSpeculation
 from backends.errors import InputError
@@ -67,9 +68,7 @@ class Sample:
 
     def to_json(self) -> str:
         """One line, without the newline."""
-        facts = {name: getattr(self, name) for name in _names()}
-        facts["server"] = asdict(self.server) if self.server else None
-        return json.dumps(facts, separators=(",", ":"))
+        return orjson.dumps({name: getattr(self, name) for name in _names()}).decode()
 
     @classmethod
     def from_json(cls, line: str | bytes) -> Sample:

@@ -6,49 +6,51 @@ with the arrival of the bytes that completed it, however the network cut them.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
 DONE = b"[DONE]"
 """Data of the event by which OpenAI-style servers end a stream."""
 
-_LINE = re.compile(rb"([^\r\n]*)(?:\r\n|\r|\n)")
 _BOM = b"\xef\xbb\xbf"
 
 
-def events(raw: Sequence[tuple[int, bytes]]) -> Iterator[tuple[int, bytes]]:
+def events(raw: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, bytes]]:
     """(arrival ns, data) of every complete event in `raw`, up to [DONE], which is left out.
 
     Rules of the WHATWG event-stream format: lines end in CR, LF or CRLF; a line starting with a
     colon is a comment; the data lines of an event are joined by LF; an event that no blank line
     ends is dropped; events without data are none.
     """
-    text = b"".join(part for _, part in raw)
-    start = len(_BOM) if text.startswith(_BOM) else 0
-    ends = _arrivals(raw)
-    arrival, until = next(ends, (0, 0))
-    data: list[bytes] = []
-    for match in _LINE.finditer(text, start):
-        line = match[1]
-        if line:
-            field, _, value = line.partition(b":")
-            if field == b"data":
-                data.append(value.removeprefix(b" "))
-            continue
-        if not data:
-            continue
-        while until < match.end():
-            arrival, until = next(ends)
-        event = b"\n".join(data)
-        data.clear()
-        if event == DONE:
-            return
-        yield arrival, event
+    rest = b""
+    for at, part in _with_lf(raw):
+        blocks = (rest + part).split(b"\n\n")
+        rest = blocks.pop()
+        for block in blocks:
+            # Nearly all are one line of data.
+            simple = block.startswith(b"data: ") and b"\n" not in block
+            data = block[6:] if simple else _data(block)
+            if data == DONE:
+                return
+            if data is not None:
+                yield at, data
 
 
-def _arrivals(raw: Sequence[tuple[int, bytes]]) -> Iterator[tuple[int, int]]:
-    """(arrival, number of bytes that had arrived by then) of each raw chunk."""
-    total = 0
+def _with_lf(raw: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, bytes]]:
+    """`raw` with every line ended by LF. A CR ends its line before it is known if a LF follows."""
+    after_cr = False
     for at, part in raw:
-        total += len(part)
-        yield at, total
+        text = part.removeprefix(b"\n") if after_cr else part
+        if b"\r" in text:
+            text = text.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+        after_cr = part.endswith(b"\r") if part else after_cr
+        yield at, text
+
+
+def _data(block: bytes) -> bytes | None:
+    """The data lines of an event; None without any."""
+    values = []
+    for line in block.removeprefix(_BOM).split(b"\n"):
+        name, _, value = line.partition(b":")
+        if name == b"data":
+            values.append(value.removeprefix(b" "))
+    return b"\n".join(values) if values else None
