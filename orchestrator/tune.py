@@ -1,9 +1,8 @@
-"""The best K of an arm: predicted from its acceptance by position and the cost of a step, measured.
+"""The best K of an arm: predicted, then measured, and whether the prediction held.
 
-A few K are measured. Between two of them tau follows the marginals of the larger one, 1 + their
-sum below K, and the time of a step is interpolated. Marginals are shares of steps, and at a smaller
-K easy text takes more steps, so they alone would give too small a tau: what they miss at the
-smaller K is made up for in proportion. The rate is tau / t_step; its maximum is then measured.
+What a step costs at each K is timed on arms with simulated acceptance, which all take the same
+number of steps; how many drafts are accepted is measured once, on the real arm at its largest K.
+An engine that cannot simulate has both measured on real arms.
 """
 
 from __future__ import annotations
@@ -11,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
-
-import numpy as np
+from typing import Any, Literal
 
 from backends.errors import EngineError, InputError
+from backends.simulate import Simulated
 from orchestrator import run as flow
+from orchestrator.best_k import Point, predict, probes
 from orchestrator.expand import Arm
 from orchestrator.plan import plan_arm
 from orchestrator.progress import Progress
@@ -24,28 +23,12 @@ from orchestrator.result import build
 from orchestrator.run import Job
 from orchestrator.rundir import RunDirectory, write_json
 
-SCHEMA = 1
-
-
-@dataclass(frozen=True)
-class Probe:
-    """What one measured K showed."""
-
-    step_ms: float
-    marginal: tuple[float, ...]
-    """Acceptance of positions 0 to K - 1."""
-
-
-@dataclass(frozen=True)
-class Point:
-    """What is expected of one K."""
-
-    draft_tokens: int
-    acceptance_length: float
-    step_ms: float
-    measured: bool
-    """False: interpolated between the K next to it."""
-    tok_s: float
+SCHEMA = 2
+SIMULATED_LENGTH = 1.5
+"""Within what any K can give, and the same at each, so that all replies take as many steps."""
+HELD_WITHIN = 0.05
+"""A prediction holds where what was measured is no further off, or where its interval tells a
+difference and holds the prediction."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +37,9 @@ class Tuned:
 
     mode: str
     concurrency: int
+    steps_from: Literal["simulated", "real"]
+    """Arms on which steps were timed."""
+    why_real: str | None
     plain_tok_s: float | None
     """Of the recipe's arm without a drafter on the same engine and weights, where it has one."""
     curve: tuple[Point, ...]
@@ -62,55 +48,47 @@ class Tuned:
     measured_tok_s: float | None
     against: int
     """The largest K, which the best one is compared with."""
+    predicted_ratio: float
     ratio: float | None
     interval: tuple[float, float] | None
     verdict: str
     reason: str | None
+    held: bool | None
+    """Whether the ratio came out as predicted; None where the measurement cannot tell."""
 
 
-def predict(measured: Mapping[int, Probe]) -> tuple[Point, ...]:
-    """Every K from the smallest to the largest that was measured."""
-    ks = sorted(measured)
-    points = []
-    for k in range(ks[0], ks[-1] + 1):
-        below, above = max(m for m in ks if m <= k), min(m for m in ks if m >= k)
-        shape = measured[above].marginal
-        missed = _length(measured[below].marginal, below) / _length(shape, below)
-        tau = _length(shape, k) * float(np.interp(k, [below, above], [missed, 1.0]))
-        step = float(np.interp(k, ks, [measured[m].step_ms for m in ks]))
-        points.append(Point(k, tau, step, k in measured, 1000 * tau / step))
-    return tuple(points)
-
-
-def _length(marginal: Sequence[float], k: int) -> float:
-    return 1 + sum(marginal[:k])
-
-
-def probes(largest: int) -> list[int]:
-    """Three K whose steps are measured: both ends and about the middle, where cost may bend."""
-    return sorted({1, (largest + 1) // 2, largest})
+Key = tuple[str, int]
 
 
 def tune(job: Job, arm_id: str, ks: Sequence[int] | None, out: Path, progress: Progress) -> Any:
     """Measure the curve in `out`/curve, then the best K in `out`/best. Returns tune.json's data."""
     arm = _arm(job, arm_id)
     assert arm.draft_tokens is not None, "_arm has checked"
-    chosen = sorted({*ks, arm.draft_tokens}) if ks else probes(arm.draft_tokens)
-    if chosen[-1] > arm.draft_tokens:
-        raise InputError(f"K {chosen[-1]} is above the arm's {arm.draft_tokens}.", where=arm_id)
+    largest = arm.draft_tokens
+    chosen = sorted({*ks, largest}) if ks else probes(largest)
+    if chosen[-1] > largest:
+        raise InputError(f"K {chosen[-1]} is above the arm's {largest}.", where=arm_id)
+    why_real = _cannot_simulate(job, arm)
+    real = [_at(arm, k) for k in ([largest] if why_real is None else reversed(chosen))]
+    timed = real if why_real is not None else [_at(arm, k, simulated=True) for k in chosen]
     plain = next((one for one in job.arms if _is_plain(one, arm)), None)
-    first = _run(job, arm, chosen, out / "curve", progress, plain)
-    curves = {key: _curve(first, key) for key in _phases(first)}
-    best = {key: max(curve, key=lambda p: p.tok_s) for key, curve in curves.items()}
-    missing = sorted({p.draft_tokens for p in best.values()} - set(chosen))
+    others = [one for one in (*timed, plain) if one is not None and one not in real]
+    first = _run(job, [*real, *others], out / "curve", progress)
+    curves = {
+        key: predict(_steps(first, timed, key), _marginals(first, real, key))
+        for key in _phases(first)
+    }
+    best = {key: max(curve, key=lambda point: point.tok_s) for key, curve in curves.items()}
+    missing = sorted({p.draft_tokens for p in best.values()} - {one.draft_tokens for one in real})
     second = first
     if missing:
-        second = _run(job, arm, [*missing, chosen[-1]], out / "best", progress)
+        again = [_at(arm, largest), *(_at(arm, k) for k in missing)]
+        second = _run(job, again, out / "best", progress)
     tuned = []
     for key, curve in curves.items():
         source = second if best[key].draft_tokens in missing else first
         rate = _rate(first, plain.id, key) if plain is not None else None
-        tuned.append(_verified(source, arm, key, curve, best[key], chosen[-1], rate))
+        tuned.append(_verified(source, arm, key, curve, best[key], why_real, rate))
     data = {
         "schema": SCHEMA,
         "arm": arm_id,
@@ -136,8 +114,20 @@ def _arm(job: Job, arm_id: str) -> Arm:
     return replace(item.arm, draft_tokens=item.plan.draft_tokens)
 
 
-def _name(arm: Arm, k: int) -> str:
-    return f"{arm.id}-k{k}"
+def _at(arm: Arm, k: int, *, simulated: bool = False) -> Arm:
+    name = f"{arm.id}-k{k}"
+    if not simulated:
+        return replace(arm, id=name, draft_tokens=k)
+    length = Simulated(length=SIMULATED_LENGTH)
+    return replace(arm, id=f"{name}-simulated", draft_tokens=k, simulated=length)
+
+
+def _cannot_simulate(job: Job, arm: Arm) -> str | None:
+    try:
+        plan_arm(job.recipe, replace(arm, simulated=Simulated(length=SIMULATED_LENGTH)))
+    except InputError as error:
+        return error.what
+    return None
 
 
 def _is_plain(one: Arm, arm: Arm) -> bool:
@@ -145,22 +135,12 @@ def _is_plain(one: Arm, arm: Arm) -> bool:
     return same and one.drafter is None
 
 
-def _run(
-    job: Job,
-    arm: Arm,
-    ks: Sequence[int],
-    out: Path,
-    progress: Progress,
-    plain: Arm | None = None,
-) -> dict[str, Any]:
-    """The arm at each K, the largest first and again at the end, and the plain arm if given."""
-    order = sorted(ks, reverse=True)
-    arms = tuple(replace(arm, id=_name(arm, k), draft_tokens=k) for k in order)
-    arms += (plain,) if plain is not None else ()
+def _run(job: Job, arms: Sequence[Arm], out: Path, progress: Progress) -> dict[str, Any]:
+    """Every arm, the first one again at the end."""
     changes = {"reference": arms[0].id, "bookend": True}
     recipe = job.recipe.model_copy(update={"order": job.recipe.order.model_copy(update=changes)})
     planned = tuple(plan_arm(recipe, one) for one in arms)
-    job = replace(job, recipe=recipe, arms=arms, planned=planned)
+    job = replace(job, recipe=recipe, arms=tuple(arms), planned=planned)
     flow.require_runnable(job)
     run = flow.create(job, out)
     flow.execute(job, run, progress)
@@ -172,16 +152,8 @@ def _run(
     return result
 
 
-Key = tuple[str, int]
-
-
 def _phases(result: Mapping[str, Any]) -> list[Key]:
     return [(mode["mode"], mode["concurrency"]) for mode in result["arms"][0]["modes"]]
-
-
-def _rate(result: Mapping[str, Any], arm_id: str, key: Key) -> float | None:
-    value: float | None = _mode(result, arm_id, key)["metrics"]["decode_tok_s"]["value"]
-    return value
 
 
 def _mode(result: Mapping[str, Any], arm_id: str, key: Key) -> Mapping[str, Any]:
@@ -194,19 +166,31 @@ def _mode(result: Mapping[str, Any], arm_id: str, key: Key) -> Mapping[str, Any]
     return mode
 
 
-def _curve(result: Mapping[str, Any], key: Key) -> tuple[Point, ...]:
-    measured: dict[int, Probe] = {}
-    for one in result["arms"]:
-        if one["draft_tokens"] is None:
-            continue
-        mode = _mode(result, one["id"], key)
-        step, told = mode["metrics"]["step_time_ms"], mode["speculation"]
+def _rate(result: Mapping[str, Any], arm_id: str, key: Key) -> float | None:
+    value: float | None = _mode(result, arm_id, key)["metrics"]["decode_tok_s"]["value"]
+    return value
+
+
+def _steps(result: Mapping[str, Any], arms: Sequence[Arm], key: Key) -> dict[int, float]:
+    found: dict[int, float] = {}
+    for arm in arms:
+        step = _mode(result, arm.id, key)["metrics"]["step_time_ms"]
         if step["value"] is None:
-            raise EngineError(f"no step time: {step['reason']}", where=one["id"])
+            raise EngineError(f"no step time: {step['reason']}", where=arm.id)
+        found[arm.draft_tokens or 0] = step["value"]
+    return found
+
+
+def _marginals(
+    result: Mapping[str, Any], arms: Sequence[Arm], key: Key
+) -> dict[int, Sequence[float]]:
+    found: dict[int, Sequence[float]] = {}
+    for arm in arms:
+        told = _mode(result, arm.id, key)["speculation"]
         if told is None or told["marginal_acceptance"] is None:
-            raise EngineError("the engine tells no acceptance by position.", where=one["id"])
-        measured[one["draft_tokens"]] = Probe(step["value"], tuple(told["marginal_acceptance"]))
-    return predict(measured)
+            raise EngineError("the engine tells no acceptance by position.", where=arm.id)
+        found[arm.draft_tokens or 0] = told["marginal_acceptance"]
+    return found
 
 
 def _verified(
@@ -215,42 +199,63 @@ def _verified(
     key: Key,
     curve: tuple[Point, ...],
     best: Point,
-    largest: int,
+    why_real: str | None,
     plain: float | None,
 ) -> Tuned:
-    rate = _rate(result, _name(arm, best.draft_tokens), key)
-    found: Verified = (None, None, "no difference shown", "it is the largest K itself")
-    if best.draft_tokens != largest:
-        names = {_name(arm, best.draft_tokens), _name(arm, largest)}
+    largest = curve[-1]
+    names = [_at(arm, point.draft_tokens).id for point in (best, largest)]
+    rate = _rate(result, names[0], key)
+    expected = best.tok_s / largest.tok_s
+    ratio: float | None = None
+    interval: tuple[float, float] | None = None
+    verdict = "no difference shown"
+    reason: str | None = "it is the largest K itself"
+    held: bool | None = None
+    if best is largest:
+        held = rate is not None and abs(rate / best.tok_s - 1) <= HELD_WITHIN
+    else:
         row = next(
             row
             for row in result["comparisons"]
-            if {row["a"], row["b"]} == names and (row["mode"], row["concurrency"]) == key
+            if {row["a"], row["b"]} == set(names) and (row["mode"], row["concurrency"]) == key
         )
-        found = _of_best(row, _name(arm, best.draft_tokens))
-    ratio, interval, verdict, reason = found
+        ratio, interval, verdict, reason = _of_best(row, names[0])
+    if ratio is not None and interval is not None:
+        held = _held(expected, ratio, interval)
     return Tuned(
         mode=key[0],
         concurrency=key[1],
+        steps_from="real" if why_real is not None else "simulated",
+        why_real=why_real,
         plain_tok_s=plain,
         curve=curve,
         best=best.draft_tokens,
         predicted_tok_s=best.tok_s,
         measured_tok_s=rate,
-        against=largest,
+        against=largest.draft_tokens,
+        predicted_ratio=expected,
         ratio=ratio,
         interval=interval,
         verdict=verdict,
         reason=reason,
+        held=held,
     )
 
 
-Verified = tuple[float | None, tuple[float, float] | None, str, str | None]
-"""Ratio of the best K to the largest, its interval, verdict and reason."""
+def _held(expected: float, ratio: float, interval: tuple[float, float]) -> bool | None:
+    """None where the interval holds what was expected and no difference as well."""
+    if abs(ratio / expected - 1) <= HELD_WITHIN:
+        return True
+    low, high = interval
+    if not low <= expected <= high:
+        return False
+    return None if low <= 1 <= high else True
 
 
-def _of_best(row: Mapping[str, Any], best: str) -> Verified:
-    """The comparison with the best K as the numerator, whichever way it was made."""
+def _of_best(
+    row: Mapping[str, Any], best: str
+) -> tuple[float | None, tuple[float, float] | None, str, str | None]:
+    """Ratio, interval, verdict and reason with the best K as numerator, whichever way compared."""
     if row["ratio"] is None:
         return None, None, row["verdict"], row["reason"]
     low, high = row["interval"]

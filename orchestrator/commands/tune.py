@@ -12,7 +12,7 @@ def tune(
     recipe: str = typer.Argument(help="A recipe file, or a shipped recipe."),
     arm: str = typer.Option(..., "--arm", help="The arm with a drafter whose K is wanted."),
     draft_tokens: str | None = typer.Option(
-        None, "--draft-tokens", help="K at which a step is timed, as 1,4,15. Default: three."
+        None, "--draft-tokens", help="K at which a step is timed, as 1,4,15. Default: four."
     ),
     out: Path | None = typer.Option(
         None, "--out", help="Folder. Default: runs/<utc>-<recipe>-tune."
@@ -20,7 +20,7 @@ def tune(
     as_json: bool = typer.Option(False, "--json", help="Print JSON."),
     quiet: bool = typer.Option(False, "--quiet", "-q", help="No progress."),
 ) -> None:
-    """Predict the best K from acceptance by position and the cost of a step, and measure it."""
+    """Predict the best K from acceptance and the cost of a step, measure it, and say if it held."""
     import json
 
     from orchestrator import tune as tuning
@@ -52,14 +52,17 @@ def _numbers(text: str | None) -> list[int] | None:
 
 def _print(arm: str, phase: dict[str, Any]) -> None:
     print(f"{arm}, {phase['mode']}, {phase['concurrency']} at a time")
+    timed = ", ".join(str(p["draft_tokens"]) for p in phase["curve"] if p["step_measured"])
+    if phase["why_real"] is None:
+        print(f"Steps timed with simulated acceptance at K {timed}; the rest is expected (~).")
+    else:
+        print(f"Steps timed on real arms at K {timed}: {phase['why_real']}")
     print(f"{'K':>4}{'tau':>8}{'step ms':>10}{'tok/s expected':>16}")
     for point in phase["curve"]:
-        about = "" if point["measured"] else "~"
         mark = "  best" if point["draft_tokens"] == phase["best"] else ""
-        print(
-            f"{point['draft_tokens']:>4}{about + format(point['acceptance_length'], '.2f'):>8}"
-            f"{about + format(point['step_ms'], '.2f'):>10}{point['tok_s']:>16.1f}{mark}"
-        )
+        tau = _about(point["acceptance_length"], point["tau_measured"])
+        step = _about(point["step_ms"], point["step_measured"])
+        print(f"{point['draft_tokens']:>4}{tau:>8}{step:>10}{point['tok_s']:>16.1f}{mark}")
     best = f"K {phase['best']}: {phase['predicted_tok_s']:.1f} tok/s expected"
     if phase["measured_tok_s"] is not None:
         best += f", {phase['measured_tok_s']:.1f} measured"
@@ -67,10 +70,16 @@ def _print(arm: str, phase: dict[str, Any]) -> None:
     if phase["plain_tok_s"] is not None:
         print(f"Without a drafter: {phase['plain_tok_s']:.1f} tok/s")
     if phase["ratio"] is None:
-        print(f"Against K {phase['against']}: {phase['verdict']}, {phase['reason']}\n")
-        return
-    low, high = phase["interval"]
-    print(
-        f"Against K {phase['against']}: {phase['ratio']:.2f}x, {phase['verdict']} "
-        f"(95 % interval {low:.2f} to {high:.2f})\n"
-    )
+        print(f"Against K {phase['against']}: {phase['verdict']}, {phase['reason']}")
+    else:
+        low, high = phase["interval"]
+        print(
+            f"Against K {phase['against']}: {phase['ratio']:.2f}x, {phase['verdict']} "
+            f"(95 % interval {low:.2f} to {high:.2f}; expected {phase['predicted_ratio']:.2f}x)"
+        )
+    word = {True: "held", False: "did not hold", None: "can neither be confirmed nor denied"}[phase["held"]]
+    print(f"The prediction {word}.\n")
+
+
+def _about(value: float, measured: bool) -> str:
+    return f"{'' if measured else '~'}{value:.2f}"

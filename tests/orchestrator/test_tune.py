@@ -1,4 +1,4 @@
-"""The best K: predicted on numbers with a known optimum, found on a real engine."""
+"""The best K, predicted and then measured on a real engine."""
 
 from __future__ import annotations
 
@@ -10,48 +10,26 @@ from pathlib import Path
 import pytest
 import yaml
 
-from orchestrator.tune import Point, Probe, predict, probes
+from orchestrator.run import prepare
+from orchestrator.tune import _cannot_simulate, _held
 
 MUSEORCH = [sys.executable, "-m", "orchestrator.cli"]
 
 
-def test_a_measured_k_is_what_was_measured() -> None:
-    points = predict({1: Probe(10.0, (0.9,)), 3: Probe(12.0, (0.8, 0.5, 0.2))})
-    assert points[0] == Point(1, 1.9, 10.0, True, 190.0)
-    assert points[2] == Point(3, 2.5, 12.0, True, 1000 * 2.5 / 12)
-
-
-def test_between_two_k_tau_follows_the_larger_ones_marginals() -> None:
-    same = {1: Probe(10.0, (0.8,)), 4: Probe(10.0, (0.8, 0.5, 0.2, 0.1))}
-    points = predict(same)
-    assert [p.acceptance_length for p in points] == pytest.approx([1.8, 2.3, 2.5, 2.6])
-    assert max(points, key=lambda p: p.tok_s).draft_tokens == 4  # a step costs the same: all help
-
-
-def test_what_the_marginals_miss_at_the_smaller_k_is_made_up_in_proportion() -> None:
-    points = predict({1: Probe(10.0, (0.98,)), 3: Probe(10.0, (0.8, 0.5, 0.2))})
-    # They miss a tenth at K 1, nothing at K 3, so a twentieth at K 2.
-    assert points[1].acceptance_length == pytest.approx(2.3 * 1.05)
-
-
-def test_a_step_between_two_measured_ones_is_interpolated() -> None:
-    marginal = (0.8, 0.5, 0.2, 0.1)
-    steps = {1: 10.0, 2: 11.0, 4: 15.0}
-    points = predict({k: Probe(step, marginal[:k]) for k, step in steps.items()})
-    assert [p.step_ms for p in points] == pytest.approx([10, 11, 13, 15])
-    assert [p.measured for p in points] == [True, True, False, True]
-    assert max(points, key=lambda p: p.tok_s).draft_tokens == 2  # 180, 209, 192 and 173 tok/s
-
-
-def test_only_what_lies_between_measured_k_is_predicted() -> None:
-    points = predict({3: Probe(1.0, (0.5,) * 3), 5: Probe(1.0, (0.5,) * 5)})
-    assert [p.draft_tokens for p in points] == [3, 4, 5]
-
-
-def test_probes_are_both_ends_and_the_middle() -> None:
-    assert probes(15) == [1, 8, 15]
-    assert probes(2) == [1, 2]
-    assert probes(1) == [1]
+@pytest.mark.parametrize(
+    ("expected", "ratio", "interval", "held"),
+    [
+        (1.30, 1.27, (1.26, 1.28), True),  # near enough
+        (1.30, 1.15, (1.05, 1.35), True),  # a difference, and what was expected is in it
+        (1.30, 1.15, (1.10, 1.20), False),
+        (1.30, 1.10, (0.90, 1.40), None),  # too wide to tell
+        (1.00, 1.02, (0.90, 1.10), True),
+    ],
+)
+def test_a_prediction_holds(
+    expected: float, ratio: float, interval: tuple[float, float], held: bool | None
+) -> None:
+    assert _held(expected, ratio, interval) is held
 
 
 def recipe(folder: Path, **arm: object) -> Path:
@@ -92,27 +70,52 @@ def test_tune_predicts_and_then_measures_on_a_real_engine(tmp_path: Path) -> Non
     assert done.returncode == 0, done.stderr
     data = json.loads((tmp_path / "out" / "tune.json").read_text(encoding="utf-8"))
     (phase,) = data["phases"]
+    assert phase["steps_from"] == "simulated"
     assert [p["draft_tokens"] for p in phase["curve"]] == [2, 3, 4, 5]
-    assert [p["measured"] for p in phase["curve"]] == [True, False, False, True]
-    taus = [p["acceptance_length"] for p in phase["curve"]]
-    assert 1 < taus[0] <= taus[1] <= taus[2] <= taus[3]
+    assert [p["step_measured"] for p in phase["curve"]] == [True, False, False, True]
+    assert [p["tau_measured"] for p in phase["curve"]] == [False, False, False, True]
     best = max(phase["curve"], key=lambda p: p["tok_s"])
     assert phase["best"] == best["draft_tokens"]
     assert phase["measured_tok_s"] > 0
     assert phase["plain_tok_s"] > 0
-    rows = done.stdout.splitlines()
-    assert [row.split()[0] for row in rows[2:6]] == ["2", "3", "4", "5"]
-    assert [row for row in rows if row.endswith("best")] == [rows[phase["best"]]]
+    lines = done.stdout.splitlines()
+    assert lines[1].startswith("Steps timed with simulated acceptance at K 2, 5;")
+    assert [row.split()[0] for row in lines[3:7]] == ["2", "3", "4", "5"]
+    assert [row for row in lines if row.endswith("best")] == [lines[phase["best"] + 1]]
     assert f"{phase['measured_tok_s']:.1f} measured" in done.stdout
+    assert "The prediction" in done.stdout
     for folder in data["runs"]:
         result = json.loads((tmp_path / "out" / folder / "result.json").read_text("utf-8"))
         assert result["complete"]
-    # The prediction at a measured K is what that arm did.
     result = json.loads((tmp_path / "out" / "curve" / "result.json").read_text("utf-8"))
-    arm = next(one for one in result["arms"] if one["draft_tokens"] == 2)
-    metrics = arm["modes"][0]["metrics"]
-    assert taus[0] == pytest.approx(metrics["acceptance_length"]["value"])
-    assert phase["curve"][0]["step_ms"] == metrics["step_time_ms"]["value"]
+    assert [arm["id"] for arm in result["arms"]] == [
+        "llamacpp-dflash-k5",
+        "llamacpp-dflash-k2-simulated",
+        "llamacpp-dflash-k5-simulated",
+        "llamacpp-base",
+    ]
+    # The curve is made of what those arms did: steps of the simulated, tau of the real one.
+    found = {arm["id"]: arm["modes"][0]["metrics"] for arm in result["arms"]}
+    step = found["llamacpp-dflash-k2-simulated"]["step_time_ms"]["value"]
+    assert phase["curve"][0]["step_ms"] == step
+    tau = found["llamacpp-dflash-k5"]["acceptance_length"]["value"]
+    assert phase["curve"][-1]["acceptance_length"] == pytest.approx(tau)
+    (cost,) = result["verification"]
+    assert [point["draft_tokens"] for point in cost["points"]] == [2, 5]
+    assert cost["plain"] == "llamacpp-base"
+    # llama.cpp tells how long it drafts, and both parts make up the step.
+    for point in cost["points"]:
+        assert 0 < point["draft_ms"] < point["step_ms"]
+        assert point["draft_ms"] + point["target_ms"] == pytest.approx(point["step_ms"])
+        assert point["interval"][0] <= point["step_ms"] <= point["interval"][1]
+
+
+@pytest.mark.engine("vllm")
+def test_an_engine_that_cannot_simulate_is_told(tmp_path: Path) -> None:
+    path = recipe(tmp_path)
+    path.write_text(path.read_text("utf-8").replace("llamacpp", "vllm"), encoding="utf-8")
+    job = prepare(str(path))
+    assert _cannot_simulate(job, job.arms[1]) == "vLLM cannot simulate acceptance on a CPU."
 
 
 @pytest.mark.engine("llamacpp")
