@@ -53,6 +53,7 @@ def plan(recipe: str = RECIPE, as_json: bool = JSON) -> None:
 
 def compare(
     recipe: str = RECIPE,
+    arms: list[str] = typer.Option([], "--arms", help="Only these, as in 'vllm-*'. Repeatable."),
     out: Path | None = OUT,
     resume: Path | None = RESUME,
     as_json: bool = JSON,
@@ -60,7 +61,7 @@ def compare(
     patch_in_place: bool = IN_PLACE,
 ) -> None:
     """Run every arm of a recipe and compare them where the conditions match."""
-    _run(recipe, None, out, resume, as_json, quiet, patch_in_place)
+    _run(recipe, arms, out, resume, as_json, quiet, patch_in_place)
 
 
 def bench(
@@ -77,7 +78,7 @@ def bench(
 
 def _run(
     recipe: str,
-    arm: str | None,
+    arms: list[str],
     out: Path | None,
     resume: Path | None,
     as_json: bool,
@@ -95,8 +96,8 @@ def _run(
     if out is not None and resume is not None:
         raise InputError("--out and --resume exclude each other.")
     job = replace(flow.prepare(recipe), patch_in_place=patch_in_place)
-    if arm is not None:
-        job = _only(job, arm)
+    if arms:
+        job = _only(job, arms)
     flow.require_runnable(job)
     if job.recipe.serve.port is not None:
         usable_port(job.planned[0].spec.host, job.recipe.serve.port)
@@ -111,28 +112,41 @@ def _run(
             flow.execute(job, run, progress)
         except KeyboardInterrupt:
             interrupted = True
-    _conclude(run, as_json, interrupted=interrupted)
+    _conclude(run, as_json, arms, interrupted=interrupted)
 
 
-def _only(job: Job, arm: str) -> Job:
+def _only(job: Job, patterns: list[str]) -> Job:
+    """The job with the arms that fit a pattern. Without its reference their first stands in."""
     from dataclasses import replace
 
     from backends.errors import InputError
+    from orchestrator.gguf import of_run
 
-    chosen = [item for item in job.planned if item.arm.id == arm]
-    if not chosen:
-        known = ", ".join(item.arm.id for item in job.planned)
-        raise InputError(f'no arm is called "{arm}".', where=str(job.path), fix=f"Arms: {known}.")
-    order = job.recipe.order.model_copy(update={"reference": arm, "bookend": False})
-    return replace(
-        job,
-        recipe=job.recipe.model_copy(update={"order": order}),
-        arms=(chosen[0].arm,),
-        planned=tuple(chosen),
+    ids = [item.arm.id for item in job.planned]
+    for pattern in patterns:
+        if not any(fnmatchcase(name, pattern) for name in ids):
+            raise InputError(
+                f'no arm is called "{pattern}".',
+                where=str(job.path),
+                fix=f"Arms: {', '.join(ids)}.",
+            )
+    chosen = tuple(
+        item
+        for item in job.planned
+        if any(fnmatchcase(item.arm.id, pattern) for pattern in patterns)
     )
 
+    arms = tuple(item.arm for item in chosen)
+    order = job.recipe.order
+    if job.reference not in {arm.id for arm in arms}:
+        order = order.model_copy(update={"reference": arms[0].id})
+    quality = job.recipe.quality if len(of_run.targets(chosen)) > 1 else None
+    recipe = job.recipe.model_copy(update={"order": order, "quality": quality})
+    return replace(job, recipe=recipe, arms=arms, planned=chosen)
 
-def _conclude(run: RunDirectory, as_json: bool, *, interrupted: bool = False) -> None:
+def _conclude(
+    run: RunDirectory, as_json: bool, arms: list[str], *, interrupted: bool = False
+) -> None:
     from backends.errors import MuseorchError
     from orchestrator.commands.report import write_beside
     from orchestrator.report import terminal
@@ -157,7 +171,8 @@ def _conclude(run: RunDirectory, as_json: bool, *, interrupted: bool = False) ->
         _tell("file", str(path), as_json)
     if interrupted:
         recipe = read_json(run.run_file)["path"]
-        again = f"museorch compare {shlex.quote(recipe)} --resume {shlex.quote(str(run.path))}"
+        words = ["museorch", "compare", recipe, "--resume", str(run.path)]
+        again = shlex.join([*words, *(word for arm in arms for word in ("--arms", arm))])
         _tell("note", f"Stopped. What was measured is kept; finish it with: {again}", as_json)
         raise typer.Exit(130)
     if any(arm["status"] != "ok" for arm in result["arms"]):

@@ -88,7 +88,9 @@ def _write(
         totals: Counter[Type] = Counter()
         for one in plan.tensors:
             totals[kinds[one.name]] += sizes[one.name]
-        pools = {kind: Pool(kind, total) for kind, total in totals.items() if kind != Type.F32}
+        pools: dict[Type, Pool] = {
+            kind: Pool(kind, total) for kind, total in totals.items() if kind != Type.F32
+        }
         for one in plan.tensors:
             if one.fill is not None:
                 out.write(np.full(one.shape, one.fill, dtype="<f4").tobytes())

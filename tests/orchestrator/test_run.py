@@ -251,6 +251,21 @@ def test_bench_runs_one_arm(tmp_path: Path) -> None:
     assert result_of(out)["complete"]
 
 
+def test_arms_are_chosen_by_pattern(tmp_path: Path) -> None:
+    data = recipe_data(tmp_path)
+    data["arms"].append({**data["arms"][1], "id": "other"})
+    recipe, out = write_recipe(tmp_path, data), tmp_path / "out"
+    assert compare(recipe, out, "--arms", "llamacpp-dfl*", "--arms", "other").returncode == 0
+    result = result_of(out)
+    assert [arm["id"] for arm in result["arms"]] == ["llamacpp-dflash", "other"]
+    assert result["complete"]
+    turns = [path.parent.parent.name for path in out.glob("arms/*/*/status.json")]
+    assert sorted(turns) == ["llamacpp-dflash", "llamacpp-dflash", "other"]
+    done = compare(recipe, tmp_path / "none", "--arms", "vllm-*")
+    assert done.returncode == 2
+    assert 'no arm is called "vllm-*"' in done.stderr
+
+
 def test_time_is_monotonic_between_samples(tmp_path: Path) -> None:
     out = tmp_path / "out"
     began = time.monotonic_ns()
