@@ -197,6 +197,11 @@ class Recipe(Strict):
     description: str = ""
     model: str = Field(description="A model of recipes/models, or a YAML file")
     device: Device = "cuda"
+    weights: Literal["real", "dummy"] = Field(
+        default="real",
+        description="dummy: of the model's shape, with random values: speeds only; "
+        "the text is meaningless",
+    )
     engines: dict[BackendName, EngineChoice] = {}
     workload: Workload
     serve: Serve = Serve()
@@ -208,11 +213,6 @@ class Recipe(Strict):
     )
     allow: list[str] = Field(
         default=[],
-    weights: Literal["real", "dummy"] = Field(
-        default="real",
-        description="dummy: of the model's shape, with random values: speeds only; "
-        "the text is meaningless",
-    )
         description="Conditions that may differ between arms; such a comparison is labelled and is "
         "no speedup claim",
     )
