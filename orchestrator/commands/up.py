@@ -64,6 +64,7 @@ def up(
     ),
     name: str | None = typer.Option(None, "--name", help="[default: MODEL-BACKEND-SPECULATION]"),
     detach: bool = typer.Option(False, "--detach", "-d", help="Leave it running and return."),
+    yes: bool = typer.Option(False, "--yes", "-y", help="Fetch missing weights unasked."),
     dry_run: bool = typer.Option(False, "--dry-run", help="Show what would be started."),
     as_json: bool = JSON,
     patch_in_place: bool = IN_PLACE,
@@ -72,6 +73,7 @@ def up(
 
     Without --detach it stays until Ctrl-C.
     """
+    from orchestrator.hub import offline
     from orchestrator.up.choice import Options
     from orchestrator.up.choose import choose
 
@@ -95,7 +97,23 @@ def up(
     if dry_run:
         _dry_run(choice, options, api_key, as_json)
         return
+    if choice.fetchable() and not offline():
+        _fetch(choice, yes)
+        choice = choose(options)
     _start(choice, options, name or choice.name, api_key, detach, patch_in_place, as_json)
+
+
+def _fetch(choice: Choice, yes: bool) -> None:
+    from orchestrator.commands.engines import progress_line
+    from orchestrator.commands.run import ended_by_signals
+    from orchestrator.up.fetch import fetch
+
+    try:
+        with ended_by_signals():
+            fetch(choice, yes=yes, line=progress_line)
+    except KeyboardInterrupt:
+        print(f"{choice.name}: stopped; files that came whole are kept", file=sys.stderr)
+        raise typer.Exit(130) from None
 
 
 def _lasting(name: str | None) -> str | None:

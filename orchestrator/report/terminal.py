@@ -112,7 +112,7 @@ def _verdicts(result: Mapping[str, Any], mode: str, concurrency: int) -> Iterato
             target, draft = factors.get("target"), factors.get("draft")
             if target is not None and draft != 1.0:
                 text += f", of it {target:.2f} verification x {draft:.2f} drafting"
-        yield from _hang(text)
+        yield from _hang(f"{text}; {row['reason']}" if row["reason"] else text)
 
 
 def _refusal(row: Mapping[str, Any]) -> str:

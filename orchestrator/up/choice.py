@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from backends.base import Device
+from backends.base import Device, Weights
 from backends.errors import EngineError, MuseorchError
 from orchestrator.expand import Arm
-from orchestrator.hub import NotFetched, cache
+from orchestrator.hub import NotFetched, Wanted, cache, command, named
 from orchestrator.launch import DEFAULT_HOST
 from orchestrator.models import LoadedModel
 from orchestrator.plan import PlannedArm, unrunnable
@@ -55,40 +55,65 @@ class Choice:
         return f"{self.model.model.name}-{self.arm.backend}-{self.arm.speculation}"
 
     def problem(self) -> MuseorchError | None:
-        """Why it cannot be started here: what no one can help first."""
+        """Why it cannot be started here: what no one can help first, what can be fetched last."""
         errors = [f for f in self.planned.plan.findings if f.level == "error"]
         if errors:
             return unrunnable([self.planned])
         if not self.budget.fits:
             return _too_little(self)
-        return _not_fetched(self) or unrunnable([self.planned])
+        if self.planned.engine is None:
+            return unrunnable([self.planned])
+        return _not_here(self) or unrunnable([self.planned])
+
+    @property
+    def _weights(self) -> list[Weights]:
+        parts = [self.arm.target, *([self.arm.drafter.weights] if self.arm.drafter else [])]
+        return [weights for weights in parts if weights.fetch is not None]
+
+    def missing(self) -> list[Wanted]:
+        """What the hub has to give before this can be started."""
+        found = [named(w.path) for w in self._weights if not Path(w.path).is_absolute()]
+        try:
+            self.model.tokenizer_folder()
+        except NotFetched as error:
+            if Wanted(error.wanted.repo) not in found:
+                found.append(error.wanted)
+        return found
+
+    def fetchable(self) -> bool:
+        """Whether the hub's files are all that is missing."""
+        problem = self.problem()
+        return isinstance(problem, NotHere) and not problem.to_convert
 
 
-def _not_fetched(choice: Choice) -> MuseorchError | None:
+class NotHere(EngineError):
+    """Weights are not on this machine."""
+
+    to_convert: bool
+    """Some of them come from `museorch convert`, not from the hub."""
+
+
+def _not_here(choice: Choice) -> NotHere | None:
     """Everything that has to be brought here, at once."""
-    arm = choice.arm
-    parts = [arm.target, *([arm.drafter.weights] if arm.drafter else [])]
-    missing = [weights for weights in parts if weights.fetch is not None]
-    commands = [weights.fetch for weights in missing if weights.fetch is not None]
-    try:
-        choice.model.tokenizer_folder()
-    except NotFetched as error:
-        whole = error.command.rsplit(" ", 1)[0]
-        commands += [] if whole in commands else [error.command]
+    wanted = choice.missing()
+    made = [w.fetch for w in choice._weights if w.fetch and Path(w.path).is_absolute()]
+    commands = [command(one.repo, one.file) for one in wanted] + list(dict.fromkeys(made))
     if not commands:
         return None
-    sizes = [published_size(weights, choice.model.model) for weights in missing]
+    sizes = [published_size(weights, choice.model.model) for weights in choice._weights]
     size, free = sum(one for one in sizes if one is not None), free_disk(cache())
     room = f"{size / GIB:.1f} GiB to fetch, {free / GIB:.1f} GiB free at {cache()}"
     if size > free:
         fix = f"Make room there, or set HF_HUB_CACHE. Then: {' && '.join(commands)}"
     else:
         fix = f"Fetch them: {' && '.join(commands)}"
-    return EngineError(
-        f"{len(commands)} of its parts are not in the hub cache ({room}).",
+    problem = NotHere(
+        f"{len(commands)} of its parts are not on this machine ({room}).",
         where=choice.name,
         fix=fix,
     )
+    problem.to_convert = bool(made)
+    return problem
 
 
 def _too_little(choice: Choice) -> MuseorchError:
