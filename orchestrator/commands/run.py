@@ -73,7 +73,7 @@ def bench(
     patch_in_place: bool = IN_PLACE,
 ) -> None:
     """Run one arm of a recipe."""
-    _run(recipe, arm, out, None, as_json, quiet, patch_in_place)
+    _run(recipe, [arm], out, None, as_json, quiet, patch_in_place)
 
 
 def _run(
@@ -118,6 +118,7 @@ def _run(
 def _only(job: Job, patterns: list[str]) -> Job:
     """The job with the arms that fit a pattern. Without its reference their first stands in."""
     from dataclasses import replace
+    from fnmatch import fnmatchcase
 
     from backends.errors import InputError
     from orchestrator.gguf import of_run
@@ -135,7 +136,6 @@ def _only(job: Job, patterns: list[str]) -> Job:
         for item in job.planned
         if any(fnmatchcase(item.arm.id, pattern) for pattern in patterns)
     )
-
     arms = tuple(item.arm for item in chosen)
     order = job.recipe.order
     if job.reference not in {arm.id for arm in arms}:
@@ -143,6 +143,7 @@ def _only(job: Job, patterns: list[str]) -> Job:
     quality = job.recipe.quality if len(of_run.targets(chosen)) > 1 else None
     recipe = job.recipe.model_copy(update={"order": order, "quality": quality})
     return replace(job, recipe=recipe, arms=arms, planned=chosen)
+
 
 def _conclude(
     run: RunDirectory, as_json: bool, arms: list[str], *, interrupted: bool = False
