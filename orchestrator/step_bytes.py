@@ -17,8 +17,6 @@ from typing import Any
 
 from backends.base import Drafter, Weights
 from backends.errors import InputError, MuseorchError
-from orchestrator.gguf import contents
-from orchestrator.gguf.show import bytes_per_token
 from orchestrator.headers import json_object, read_headers
 
 EMBEDDINGS = re.compile(r"(^|\.)(embed_tokens|markov_w1)\.weight$")
@@ -72,6 +70,10 @@ def _read(weights: Weights, *, drafts: bool = False) -> Read:
 
 
 def _gguf(path: Path) -> Read:
+    # The gguf package is slow to import, and a plan needs none of it.
+    from orchestrator.gguf import contents
+    from orchestrator.gguf.show import bytes_per_token
+
     found = contents.read(path)
     tensors = found.tensors
     head = sum(one.bytes for name, one in tensors.items() if HEAD.search(name))
