@@ -9,7 +9,16 @@ from typing import Any
 from urllib.parse import quote
 
 from orchestrator.metrics import METRICS
-from orchestrator.report import bridge, charts, provenance, roofline, tables, verification, words
+from orchestrator.report import (
+    audit,
+    bridge,
+    charts,
+    provenance,
+    roofline,
+    tables,
+    verification,
+    words,
+)
 from orchestrator.report.chart import Chart
 from orchestrator.report.facts import Phase, RunFacts
 from orchestrator.report.frame import assemble
@@ -40,7 +49,7 @@ def render(facts: RunFacts) -> str:
         troubles=list(words.troubles(facts.result)),
         doubts=list(words.doubts(facts.result)),
         phases=phases,
-        audit=provenance.audit(facts.result),
+        audits=audit.tables(facts.result),
         claims=provenance.claims(facts.result),
         startup=list(roofline.startup(facts.result)),
         environment=provenance.environment(facts),

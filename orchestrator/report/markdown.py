@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from orchestrator.report import bridge, provenance, roofline, tables, verification, words
+from orchestrator.report import audit, bridge, provenance, roofline, tables, verification, words
 from orchestrator.report.facts import RunFacts
 from orchestrator.report.html import commands
 from orchestrator.report.pair_charts import MOST_PAIRS
@@ -52,7 +52,7 @@ def render(facts: RunFacts) -> str:
         ]
     blocks += [
         "## What everything rests on",
-        folded(provenance.audit(result)),
+        *map(folded, audit.tables(result)),
         folded(provenance.claims(result)),
         _list(roofline.startup(result)),
         folded(provenance.environment(facts)),

@@ -1,4 +1,4 @@
-"""Tables of what a result rests on: conditions, machine, outputs, patches, published claims."""
+"""Tables of what a result rests on: conditions, machine, patches, published claims."""
 
 from __future__ import annotations
 
@@ -58,41 +58,6 @@ def certificate(result: Mapping[str, Any], phase: Phase) -> Table:
         rows.append((head, *map(_condition, values, sources)))
     columns = ("condition", *(arm["id"] for arm, _ in measured))
     return Table("Conditions", columns, tuple(rows))
-
-
-def audit(result: Mapping[str, Any]) -> Table:
-    rows = []
-    for row in result["audit"]["greedy"]:
-        places = [f"{d['prompt']} at token {d['position']}" for d in row["divergences"]]
-        text = "; ".join(places[:3]) + (f"; {len(places) - 3} more" if len(places) > 3 else "")
-        rate = row["tokens_per_pass"]
-        rows.append(
-            (
-                Cell(f"{row['a']} / {row['b']}"),
-                Cell(row["mode"]),
-                num(row["concurrency"], 0),
-                num(row["prompts"], 0),
-                num(row["identical"], 0),
-                Cell(text or "nowhere", why="; ".join(places[:50]) or None),
-                num(rate["a"] if rate else None, 3),
-                num(rate["b"] if rate else None, 3),
-            )
-        )
-    columns = (
-        "pair",
-        "mode",
-        "at a time",
-        "prompts",
-        "identical",
-        "first difference",
-        "tokens a pass, first",
-        "tokens a pass, second",
-    )
-    note = (
-        "Plain output against itself is the engine's own floor: verification runs other batch "
-        "shapes, and near-ties can fall either way. Tokens a pass: on identical outputs only."
-    )
-    return Table("Greedy outputs, token for token", columns, tuple(rows), note)
 
 
 def claims(result: Mapping[str, Any]) -> Table:

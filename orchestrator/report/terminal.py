@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from orchestrator.report import bridge, roofline, safe, verification, words
+from orchestrator.report import audit, bridge, roofline, safe, verification, words
 
 WIDTH = 80
 UNKNOWN = "—"
@@ -135,19 +135,8 @@ def _failures(result: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _audit(result: Mapping[str, Any]) -> Iterator[str]:
-    rows: Sequence[Mapping[str, Any]] = result["audit"]["greedy"]
-    if rows:
-        yield "Greedy outputs, token for token:"
-    for row in rows:
-        text = f"{row['a']} against {row['b']}: {row['identical']} of {row['prompts']} equal"
-        if row["divergences"]:
-            first = ", ".join(f"{d['prompt']}@{d['position']}" for d in row["divergences"][:3])
-            more = len(row["divergences"]) - 3
-            text += f"; differ from {first}" + (f" and {more} more" if more > 0 else "")
-        rates = row["tokens_per_pass"]
-        if rates is not None:
-            text += f"; on those {rates['a']:.3f} and {rates['b']:.3f} tokens a pass"
-        yield from _hang("  " + text, "    ")
+    for line in audit.lines(result):
+        yield from _hang(line, "    ")
 
 
 def _drift(result: Mapping[str, Any]) -> Iterator[str]:
