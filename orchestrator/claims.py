@@ -6,7 +6,7 @@ A condition that was not published is unknown, and unknown is not equal to anyth
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -15,7 +15,7 @@ from pydantic import Field, field_validator, model_validator
 
 from backends.errors import InputError
 from orchestrator.document import Document, Strict
-from orchestrator.models import RECIPES
+from orchestrator.models import RECIPES, quantisation_names
 from orchestrator.recipe import BackendName
 
 CLAIMS = RECIPES / "claims"
@@ -115,11 +115,28 @@ class Claim(Strict):
         )
 
 
+class Noise(Strict):
+    """How far equal things were seen apart: what a difference must exceed to mean anything."""
+
+    of: Literal["step time", "acceptance length"]
+    hardware: str
+    within: float = Field(gt=0, description="step time: a share; acceptance length: tokens/step")
+    concurrency: int | None = Field(default=None, ge=1)
+    calls: int | None = Field(default=None, ge=1, description="Requests it rests on")
+
+    def __str__(self) -> str:
+        size = f"{self.within:.1%}" if self.of == "step time" else f"{self.within:g} tokens/step"
+        at = f", {self.concurrency} at a time" if self.concurrency else ""
+        on = f", over {self.calls:,} calls" if self.calls else ""
+        return f"{self.of} on {self.hardware}{at}{on}: within {size}"
+
+
 class ClaimFile(Strict):
     schema_: Literal[1] = Field(alias="schema")
-    model: str = Field(description="Identity of the target's weights")
+    model: str = Field(description="Identity of the target's weights, and of a model file")
     source: str
     claims: list[Claim] = Field(min_length=1)
+    noise: list[Noise] = []
 
 
 @dataclass(frozen=True)
@@ -127,8 +144,11 @@ class Published:
     """A claim with what its file says about all of its claims."""
 
     claim: Claim
+    """Its quantisation under the name that the model's artefacts have."""
     model: str
     source: str
+    quantisation_named: str | None = None
+    """What the report called it, where that is another name."""
 
 
 @dataclass(frozen=True)
@@ -156,17 +176,34 @@ class Explanation:
 def load_claims(folder: Path = CLAIMS) -> dict[str, Published]:
     """Every claim by its id. Raises InputError with file, line and field."""
     found: dict[str, Published] = {}
-    for path in sorted(folder.glob("*.yaml")):
-        document = Document(path)
-        file = document.parse(ClaimFile)
+    for document, file in _files(folder):
+        other_names = quantisation_names(file.model)
         for index, claim in enumerate(file.claims):
             if claim.id in found:
                 raise InputError(
                     f'two claims are called "{claim.id}".',
                     where=document.where(("claims", index, "id")),
                 )
-            found[claim.id] = Published(claim, file.model, claim.source or file.source)
+            named = claim.conditions.quantisation
+            known = other_names.get(named) if named is not None else None
+            if known is not None:
+                conditions = claim.conditions.model_copy(update={"quantisation": known})
+                claim = claim.model_copy(update={"conditions": conditions})
+            found[claim.id] = Published(
+                claim, file.model, claim.source or file.source, named if known else None
+            )
     return found
+
+
+def load_noise(folder: Path = CLAIMS) -> list[tuple[Noise, str]]:
+    """Every published noise floor, with its source."""
+    return [(noise, file.source) for _, file in _files(folder) for noise in file.noise]
+
+
+def _files(folder: Path) -> Iterator[tuple[Document, ClaimFile]]:
+    for path in sorted(folder.glob("*.yaml")):
+        document = Document(path)
+        yield document, document.parse(ClaimFile)
 
 
 def named(claims: Mapping[str, Published], name: str) -> Published:
@@ -205,6 +242,7 @@ def rows(claims: Mapping[str, Published]) -> Sequence[Mapping[str, Any]]:
             **item.claim.model_dump(mode="json"),
             "model": item.model,
             "source": item.source,
+            "quantisation_named": item.quantisation_named,
         }
         for item in claims.values()
     ]

@@ -31,6 +31,7 @@ class Artefact(Strict):
         description="Made by `museorch convert` of this shipped model, in museorch's cache",
     )
     bytes: int | None = Field(default=None, ge=1, description="Size of the weights as published")
+    also: list[str] = Field(default=[], description="Other names of its quantisation in reports")
 
     @model_validator(mode="after")
     def _one_place(self) -> Artefact:
@@ -63,7 +64,8 @@ class TargetSpec(Strict):
     identity: str
     attention: Attention | None = None
     config: str | None = Field(
-        default=None, description="Its config.json, relative to recipes/: the shape of dummy weights"
+        default=None,
+        description="Its config.json, relative to recipes/: the shape of dummy weights",
     )
     artefacts: list[Artefact] = Field(min_length=1)
 
@@ -193,3 +195,11 @@ def load_model(name: str, near: Path) -> LoadedModel:
         hint = f'Did you mean "{close[0]}"?' if close else f"Known: {', '.join(names)}."
         raise InputError(f'unknown model "{name}".', where="model", fix=hint)
     return LoadedModel(document.parse(Model), document, base)
+
+
+def quantisation_names(model: str) -> dict[str, str]:
+    """Other name to the one in use, by the model's file; {} for a model without one."""
+    if not (RECIPES / "models" / f"{model}.yaml").is_file():
+        return {}
+    artefacts = load_model(model, RECIPES).model.target.artefacts
+    return {other: one.quantisation for one in artefacts for other in one.also}

@@ -1,4 +1,4 @@
-"""claims list, check and explain."""
+"""claims list, noise, check and explain."""
 
 from __future__ import annotations
 
@@ -33,9 +33,24 @@ def list_claims(as_json: bool = JSON) -> None:
         _wrapped(f"{name}: {item.claim.headline()}", "")
         known = [f"{key} {value}" for key, value in texts(item).items() if value is not None]
         _wrapped("; ".join(known))
+        if item.quantisation_named:
+            _wrapped(f"The report calls its quantisation {item.quantisation_named}.")
         if item.claim.note:
             _wrapped(item.claim.note)
         _wrapped(f"Source: {item.source}")
+
+
+@app.command()
+def noise(as_json: bool = JSON) -> None:
+    """How far apart equal runs were found by others: a smaller difference says nothing."""
+    from orchestrator.claims import load_noise
+
+    found = load_noise()
+    if as_json:
+        print_json([{**one.model_dump(mode="json"), "source": source} for one, source in found])
+        return
+    for one, source in found:
+        _wrapped(f"{one}. Source: {source}", "")
 
 
 @app.command()

@@ -13,8 +13,15 @@ from typer.testing import CliRunner
 
 from backends.errors import InputError
 from orchestrator.claim_check import Check, check
-from orchestrator.claims import Published, explain, load_claims, named
+from orchestrator.claims import (
+    Published,
+    explain,
+    load_claims,
+    load_noise,
+    named,
+)
 from orchestrator.cli import app
+from orchestrator.models import load_model, quantisation_names
 
 CLAIM: dict[str, Any] = {
     "id": "here",
@@ -238,6 +245,33 @@ def test_rates_of_all_streams_are_held_against_the_throughput(tmp_path: Path) ->
     assert rows["vllm-none, tok/s"] == 32.0
 
 
+def test_a_quantisation_goes_by_one_name(tmp_path: Path) -> None:
+    """A report's name for a file is no other quantisation than the file's own."""
+    item = published(tmp_path, quantisation="kquant-17gb")
+    assert item.claim.conditions.quantisation == "q4_k_m"
+    assert item.quantisation_named == "kquant-17gb"
+    assert checked(item, run(quantisation="q4_k_m")).comparable
+    assert [c.field for c in checked(item, run(quantisation="q4_k_xl")).of("differs")] == [
+        "quantisation"
+    ]
+    used = {
+        one.quantisation for one in load_model("muse-glimmer-30b", tmp_path).model.target.artefacts
+    }
+    assert set(quantisation_names("muse-glimmer-30b").values()) <= used
+    assert quantisation_names("no-such-model") == {}
+
+
+def test_published_noise_floors_are_there_with_their_source() -> None:
+    found = {(one.of, one.concurrency, one.calls): one.within for one, _ in load_noise()}
+    assert found == {
+        ("step time", 1, None): 0.002,
+        ("step time", 10, None): 0.058,
+        ("acceptance length", None, 1753): 0.11,
+        ("acceptance length", None, 100): 0.45,
+    }
+    assert all(source and one.hardware == "H200" for one, source in load_noise())
+
+
 def test_mistakes_in_a_claims_file_are_named_with_line_and_field(tmp_path: Path) -> None:
     claim = copy.deepcopy(CLAIM)
     claim["conditions"]["quantization"] = "bf16"
@@ -264,6 +298,7 @@ def test_the_commands_print_text_and_json() -> None:
     runner = CliRunner()
     for command in (
         ["claims", "list"],
+        ["claims", "noise"],
         ["claims", "explain", "seed-meta-llamacpp", "seed-vllm-dflash"],
     ):
         text = runner.invoke(app, command)
