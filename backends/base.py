@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from backends.patch import Patch
@@ -199,9 +199,8 @@ class RequestSpeculation:
     """Number of steps that accepted exactly j drafts, j = 0..K."""
 
 
-@dataclass(frozen=True)
-class Chunk:
-    """One streamed event: facts only."""
+class Chunk(NamedTuple):
+    """One streamed event: facts only. A tuple, since the client makes one for every event."""
 
     token_ids: tuple[int, ...] = ()
     finish: str | None = None
