@@ -67,7 +67,7 @@ def table(result: Mapping[str, Any], phase: Phase) -> Table:
             (
                 Cell(arm["id"]),
                 _gigabytes(size, "target"),
-                _gigabytes(size, "drafter"),
+                _gigabytes(size, "drafter") if arm["speculation"] != "none" else num(None, 0),
                 _metric(metrics, "step_time_ms", 2),
                 _metric(metrics, "weight_read_gb_s", 1),
                 _share(metrics["roofline_share"]),
@@ -77,8 +77,8 @@ def table(result: Mapping[str, Any], phase: Phase) -> Table:
         )
     columns = (
         "arm",
-        "weights a step (GB)",
-        "and of the drafter (GB)",
+        "target's weights (GB)",
+        "drafter's (GB)",
         "step time (ms)",
         "read rate (GB/s)",
         "of memory's rate",

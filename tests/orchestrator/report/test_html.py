@@ -152,7 +152,7 @@ def test_gpu_power_is_shown_where_it_was_seen(tmp_path: Path) -> None:
     seen = {"readings": 9, "sm_mhz": {"min": 1, "median": 1500, "max": 2}, "power_w": 312.5}
     run = write_run(tmp_path / "run", gpu={**seen, "slowdowns": ["power cap"]})
     table = Reader(page(run)[0]).table("The machine meanwhile", "0")
-    assert table.cell("llamacpp-base", "GPU power (W)") == ("312.5", 312.5)
+    assert table.cell("llamacpp-base", "GPU power while busy (W)") == ("312.5", 312.5)
     assert table.cell("llamacpp-base", "clocks lowered by") == ("power cap", None)
 
 
