@@ -4,13 +4,13 @@ PYTHON ?= python3
 BIN := .venv/bin
 ENGINES := llamacpp vllm sglang
 
-.PHONY: demo test check engines docs clean
+.PHONY: demo test check engines docs docs-site clean
 
 demo: .venv/ready
 	$(BIN)/museorch engines install --device cpu llamacpp vllm
 	$(BIN)/museorch compare recipes/tiny-muse/demo.yaml
 
-test: check engines
+test: check engines .venv/docs
 	$(BIN)/python -m pytest
 
 check: .venv/ready
@@ -21,13 +21,21 @@ check: .venv/ready
 engines: .venv/ready
 	$(BIN)/museorch engines install --device cpu $(ENGINES)
 
+# Pages that are made from code, and all pages as a site in build/docs.
 docs: .venv/ready
 	$(BIN)/python -m tools.docs
+
+docs-site: .venv/docs
+	$(BIN)/python -m sphinx -W --keep-going -n docs build/docs
 
 .venv/ready: pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "museorch needs Python 3.11 or newer; set PYTHON=...")'
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	touch $@
+
+.venv/docs: .venv/ready
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[docs]'
 	touch $@
 
 clean:
