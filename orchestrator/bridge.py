@@ -15,10 +15,11 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from orchestrator.arrivals import decode_intervals
 from orchestrator.blocks import Measured
 from orchestrator.certify import certify, kind_of
 from orchestrator.compare import Comparison, compare
-from orchestrator.metrics import Phase, decode_intervals
+from orchestrator.metrics import Phase
 
 Floor = Callable[[Measured], float]
 """Of a phase, the relative change up to which no difference is shown."""

@@ -10,10 +10,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+from orchestrator.arrivals import decode_intervals
 from orchestrator.certify import Certificate, Difference
 from orchestrator.interval import Ratio, Row, pooled_ratio, prompts_to_show
-from orchestrator.metrics import Phase, decode_intervals, decode_steps, measure
+from orchestrator.metrics import Phase, measure
 from orchestrator.sample import Sample
+from orchestrator.steps import decode_steps
 
 Verdict = Literal["faster", "slower", "no difference shown", "refused"]
 MIN_PAIRS = 5

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from orchestrator import gpu
+from orchestrator.arrivals import NS
 from orchestrator.sample import Sample
 
 if TYPE_CHECKING:
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
 
 MIN_READINGS = 4
 """Of each GPU. Power is the driver's mean of a second, so fewer show what was before the phase."""
-NS = 1e9
 
 
 @dataclass(frozen=True)

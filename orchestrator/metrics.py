@@ -12,11 +12,18 @@ from dataclasses import dataclass
 from typing import Literal
 
 from backends.base import SpecRecord
+from orchestrator.arrivals import NS, decode_intervals, ttfts
 from orchestrator.energy import Power, energy_per_token, mean_power, most_memory
 from orchestrator.roofline import UNKNOWN, Roof, ideal_speedup, roofline_share, weight_rate
 from orchestrator.sample import Sample
-
-NS = 1e9
+from orchestrator.steps import (
+    acceptance_length,
+    acceptance_length_per_request,
+    draft_time,
+    draft_utilisation,
+    step_time,
+    target_time,
+)
 
 
 @dataclass(frozen=True)
@@ -56,25 +63,6 @@ class Metric:
         if isinstance(found, str):
             return Measurement(None, self.unit, 0, found)
         return Measurement(found[0], self.unit, found[1])
-
-
-def decode_intervals(samples: Sequence[Sample]) -> list[tuple[int, float]]:
-    """(tokens - 1, seconds from first to last arrival) of each request with two arrivals."""
-    found: list[tuple[int, float]] = []
-    for sample in samples:
-        first, last = sample.t_first_ns, sample.t_last_ns
-        if first is not None and last is not None and last > first:
-            found.append((len(sample.token_ids) - 1, (last - first) / NS))
-    return found
-
-
-def ttfts(samples: Sequence[Sample]) -> list[float]:
-    """Seconds from sending to the first token, per request."""
-    return [
-        (sample.t_first_ns - sample.t_send_ns) / NS
-        for sample in samples
-        if sample.t_first_ns is not None
-    ]
 
 
 def _decode_rate(phase: Phase) -> tuple[float, int] | str:
@@ -131,73 +119,6 @@ def _largest_share(phase: Phase) -> tuple[float, int] | str:
     return max(lengths) / sum(lengths), len(lengths)
 
 
-def _acceptance_length(phase: Phase) -> tuple[float, int] | str:
-    if phase.speculation == "none":
-        return "no speculation"
-    if phase.record is None:
-        return "the engine reported no speculation counters"
-    if phase.record.steps == 0:
-        return "nothing was drafted"
-    return 1 + phase.record.accepted / phase.record.steps, phase.record.steps
-
-
-def _acceptance_length_per_request(phase: Phase) -> tuple[float, int] | str:
-    if phase.speculation == "none":
-        return "no speculation"
-    values = [
-        1 + told.accepted / told.steps
-        for told in (sample.server for sample in phase.samples)
-        if told is not None and told.steps and told.accepted is not None
-    ]
-    if not values:
-        return "the engine reports no verification steps per request"
-    return statistics.fmean(values), len(values)
-
-
-def _draft_utilisation(phase: Phase) -> tuple[float, int] | str:
-    if phase.speculation == "none":
-        return "no speculation"
-    if phase.record is None or phase.record.drafted == 0:
-        return "nothing was drafted"
-    return phase.record.accepted / phase.record.drafted, phase.record.steps
-
-
-def decode_steps(phase: Phase) -> int | str:
-    """Forward passes of the target while decoding: verification steps, or one per token."""
-    if phase.speculation == "none":
-        return sum(n for n, _ in decode_intervals(phase.samples))
-    if phase.record is None or phase.record.steps == 0:
-        return "the engine reported no verification steps"
-    return phase.record.steps
-
-
-def step_time(phase: Phase) -> tuple[float, int] | str:
-    steps = decode_steps(phase)
-    if isinstance(steps, str):
-        return steps
-    intervals = decode_intervals(phase.samples)
-    if not intervals or steps == 0:
-        return "no request streamed two tokens or more"
-    return 1000 * sum(s for _, s in intervals) / steps, steps
-
-
-def _draft_time(phase: Phase) -> tuple[float, int] | str:
-    if phase.speculation == "none":
-        return "no speculation"
-    record = phase.record
-    if record is None or not record.draft_passes or record.draft_ms is None:
-        return "the engine does not tell how long it drafts"
-    return record.draft_ms / record.draft_passes, record.draft_passes
-
-
-def _target_time(phase: Phase) -> tuple[float, int] | str:
-    step = step_time(phase)
-    if isinstance(step, str) or phase.speculation == "none":
-        return step
-    draft = _draft_time(phase)
-    return draft if isinstance(draft, str) else (step[0] - draft[0], step[1])
-
-
 METRICS = (
     Metric(
         "decode_tok_s",
@@ -229,21 +150,21 @@ METRICS = (
         "tokens/step",
         "higher",
         "1 + accepted / steps, pooled over all steps",
-        _acceptance_length,
+        acceptance_length,
     ),
     Metric(
         "acceptance_length_per_request",
         "tokens/step",
         "higher",
         "mean over requests of 1 + accepted / steps",
-        _acceptance_length_per_request,
+        acceptance_length_per_request,
     ),
     Metric(
         "draft_utilisation",
         "1",
         "neither",
         "accepted / drafted; depends on K, so not to be compared across K",
-        _draft_utilisation,
+        draft_utilisation,
     ),
     Metric(
         "step_time_ms",
@@ -257,14 +178,14 @@ METRICS = (
         "ms",
         "lower",
         "time of drafting / its passes, where the engine's log tells",
-        _draft_time,
+        draft_time,
     ),
     Metric(
         "target_time_ms",
         "ms",
         "lower",
         "step_time_ms - draft_time_ms: verifying K + 1 tokens, and the rest of a step",
-        _target_time,
+        target_time,
     ),
     Metric(
         "weight_read_gb_s",

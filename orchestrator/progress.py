@@ -13,7 +13,7 @@ import time
 from types import TracebackType
 from typing import Any, TextIO
 
-from orchestrator.metrics import decode_intervals
+from orchestrator.arrivals import decode_intervals
 from orchestrator.report.safe import plain
 from orchestrator.rundir import BOOKEND
 from orchestrator.sample import Sample

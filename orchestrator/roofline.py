@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from orchestrator.steps import acceptance_length, step_time
+
 if TYPE_CHECKING:
     from orchestrator.metrics import Phase
 
@@ -36,8 +38,6 @@ def roof(machine: Mapping[str, Any], status: Mapping[str, Any]) -> Roof:
 
 def weight_rate(phase: Phase) -> tuple[float, int] | str:
     """GB of weights read per second of decoding."""
-    from orchestrator.metrics import step_time
-
     size = phase.roof.bytes
     if isinstance(size, str):
         return size
@@ -56,12 +56,8 @@ def roofline_share(phase: Phase) -> tuple[float, int] | str:
 
 def ideal_speedup(phase: Phase) -> tuple[float, int] | str:
     """tau / (1 + t_draft / t_target), where memory alone sets both times."""
-    if phase.speculation == "none":
-        return "no speculation"
-    size, record = phase.roof.bytes, phase.record
-    if isinstance(size, str):
-        return size
-    if record is None or record.steps == 0:
-        return "the engine reported no verification steps"
+    length, size = acceptance_length(phase), phase.roof.bytes
+    if isinstance(length, str) or isinstance(size, str):
+        return length if isinstance(length, str) else str(size)
     target, drafter = size
-    return (1 + record.accepted / record.steps) / (1 + drafter / target), record.steps
+    return length[0] / (1 + drafter / target), length[1]

@@ -14,9 +14,10 @@ from typing import Any, Literal
 
 import numpy as np
 
+from orchestrator.arrivals import decode_intervals
 from orchestrator.blocks import Measured
 from orchestrator.interval import pooled_ratio
-from orchestrator.metrics import Phase, decode_intervals, measure
+from orchestrator.metrics import Phase, measure
 from orchestrator.plan import REAL
 
 SAME = (

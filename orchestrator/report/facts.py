@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator import sample
-from orchestrator.metrics import NS, decode_intervals, ttfts
+from orchestrator.arrivals import NS, decode_intervals, ttfts
 from orchestrator.report import safe
 from orchestrator.rundir import BOOKEND, RunDirectory, block_turns, read_json
 from orchestrator.sample import Sample

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from orchestrator import sample
-from orchestrator.metrics import decode_intervals, ttfts
+from orchestrator.arrivals import decode_intervals, ttfts
 from orchestrator.report.safe import csv_cell, plain
 from orchestrator.rundir import BOOKEND, RunDirectory, block_turns, read_json
 from orchestrator.sample import Sample
