@@ -137,6 +137,8 @@ class LaunchPlan:
     """GET endpoints whose answers are kept as facts about the server."""
     patches: tuple[str, ...] = ()
     """Ids of the engine patches without which this arm does not run right."""
+    modules: tuple[str, ...] = ()
+    """Python modules, and files in them such as `vllm/x.py`, that its environment must have."""
     overlays: tuple[Overlay, ...] = ()
     findings: tuple[Finding, ...] = ()
     draft_tokens: int | None = None

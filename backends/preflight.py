@@ -7,6 +7,9 @@ from collections.abc import Iterator
 from backends.base import Finding, ServeSpec
 from backends.patch import parse_version
 
+PACKAGES = ("torch", "transformers", "safetensors", "tokenizers")
+"""Of Python, without which neither engine loads a checkpoint."""
+
 
 def too_old(engine: str, version: str, first: str) -> Iterator[Finding]:
     """An engine before the release that brought Muse Glimmer's architecture."""

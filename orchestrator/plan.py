@@ -11,7 +11,7 @@ from backends import BACKENDS
 from backends.base import Finding, LaunchPlan, ServeSpec
 from backends.errors import EngineError, InputError, MuseorchError
 from backends.simulate import fitted, simulate
-from orchestrator import cards
+from orchestrator import cards, engine_needs
 from orchestrator.engines import Engine, default_version, resolve
 from orchestrator.expand import Arm
 from orchestrator.recipe import EngineChoice, Recipe
@@ -80,7 +80,8 @@ def plan_arm(recipe: Recipe, arm: Arm, serving: Serving | None = None) -> Planne
             arm = replace(arm, simulated=told)
         except InputError as error:
             raise InputError(error.what, where=arm.id, fix=error.fix) from None
-    findings = (*plan.findings, *((missing,) if missing else ()), *_unfetched(arm))
+    lacking = engine_needs.findings(engine, plan.modules) if engine else ()
+    findings = (*plan.findings, *lacking, *((missing,) if missing else ()), *_unfetched(arm))
     changes: dict[str, Any] = {"findings": findings}
     if recipe.device == "cuda":
         variables, of_several = cards.setting(plan.env)

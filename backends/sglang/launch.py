@@ -24,7 +24,7 @@ from backends.base import (
     error_text,
 )
 from backends.patch import Patch
-from backends.preflight import above_block, too_old
+from backends.preflight import PACKAGES, above_block, too_old
 from backends.sglang.patches import FIRST_NATIVE, PATCHES, needed
 from backends.sglang.reported import reported
 
@@ -116,6 +116,7 @@ class Sglang:
             start_timeout_s=600.0 if spec.device == "cpu" else 900.0,
             fact_paths=("/server_info", "/v1/models"),
             patches=needed(spec.engine_version, spec.device, spec.speculation),
+            modules=_modules(spec),
             overlays=self._overlays(spec),
             findings=tuple(self._findings(spec)),
             draft_tokens=spec.draft_tokens if spec.drafter else None,
@@ -270,6 +271,18 @@ class Sglang:
 def _top(meta: Mapping[str, Any]) -> tuple[tuple[int, float], ...]:
     rows = meta.get("output_top_logprobs") or [()]
     return tuple((token, logprob) for logprob, token, *_ in rows[0] or ())
+
+
+def _modules(spec: ServeSpec) -> tuple[str, ...]:
+    drafter = spec.drafter
+    found = [*PACKAGES, "sglang/srt/models/muse_glimmer.py"]
+    if drafter is not None:
+        found.append(f"sglang/srt/models/{drafter.family}.py")
+    if "gguf" in (spec.target.format, drafter.weights.format if drafter else ""):
+        found.append("gguf")
+    if spec.device == "cuda":
+        found += ["sgl_kernel", "flashinfer"]
+    return tuple(found)
 
 
 def _request_speculation(meta: Mapping[str, Any]) -> RequestSpeculation | None:

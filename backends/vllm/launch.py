@@ -25,7 +25,7 @@ from backends.base import (
     error_text,
 )
 from backends.patch import Patch, parse_version
-from backends.preflight import above_block, too_old
+from backends.preflight import PACKAGES, above_block, too_old
 from backends.vllm.batch import batched_tokens, scheduled_tokens
 from backends.vllm.patches import FIRST_NATIVE, PATCHES, needed
 from backends.vllm.reported import reported
@@ -102,6 +102,7 @@ class Vllm:
             start_timeout_s=300.0 if spec.device == "cpu" else 900.0,
             fact_paths=("/version", "/v1/models"),
             patches=needed(spec.engine_version, spec.device, spec.speculation),
+            modules=(*PACKAGES, "vllm/model_executor/models/muse_glimmer.py"),
             overlays=overlays,
             findings=tuple(self._findings(spec)),
             draft_tokens=spec.draft_tokens if spec.drafter else None,
