@@ -7,8 +7,8 @@ import os
 import pytest
 
 from backends.errors import EngineError
-from orchestrator.engines import resolve
 from orchestrator.cards import visible
+from orchestrator.engines import resolve
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -21,7 +21,12 @@ def machine(result: Mapping[str, Any], phase: Phase) -> Table:
     with_gpu = any("power_w" in observed["gpu"] for _, observed in seen)
     columns = ["arm", "threads kept busy by others", "load average before", "after"]
     if with_gpu:
-        columns += ["GPU power while busy (W)", "SM clock, median (MHz)", "lowest", "clocks lowered by"]
+        columns += [
+            "GPU power while busy (W)",
+            "SM clock, median (MHz)",
+            "lowest",
+            "clocks lowered by",
+        ]
     rows = []
     for arm, observed in seen:
         load, gpu = observed["load"], observed["gpu"]
