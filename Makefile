@@ -28,6 +28,12 @@ docs: .venv/ready
 docs-site: .venv/docs
 	$(BIN)/python -m sphinx -W --keep-going -n docs build/docs
 
+# museorch's client against other tools'; for numbers nothing else may run meanwhile.
+bench-client: .venv/ready
+	-$(BIN)/museorch engines install --device cpu vllm
+	$(BIN)/python -m benchmarks.client.run
+	$(BIN)/python -m benchmarks.client.page
+
 .venv/ready: pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "museorch needs Python 3.11 or newer; set PYTHON=...")'
 	$(PYTHON) -m venv .venv

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import resource
+import shlex
 import signal
 import subprocess
 import sys
@@ -74,6 +75,14 @@ def drive(url: str, client: Client, concurrency: int, rungs: Sequence[Rung]) -> 
         load = Load(url, concurrency, sum(sizes), MAX_TOKENS, sizes, Path(folder) / "out")
         load.folder.mkdir()
         argv = client.argv(load)
+
+        def plain(text: str) -> str:
+            """Without what is this machine's or this run's own."""
+            names = {url: "URL", str(load.folder): "DIR", str(cache_root()): "$MUSEORCH_HOME"}
+            for name, word in {**names, f"{ROOT}/": ""}.items():
+                text = text.replace(name, word)
+            return text
+
         home = cache_root() / "bench" / "home"
         home.mkdir(parents=True, exist_ok=True)
         env = {**os.environ, "HOME": str(home), **client.env}
@@ -83,12 +92,12 @@ def drive(url: str, client: Client, concurrency: int, rungs: Sequence[Rung]) -> 
         log = http.get(f"{url}/mock/log", timeout=60).json()
         truth = of_mock(log, [rung.per_chunk for rung in rungs])
         return Run(
-            told=problem if problem is not None else _read(client, load),
+            told=plain(problem) if problem is not None else _read(client, load),
             truth=[told(rung, client.formula) for rung in truth if rung],
             cpu_s=cpu_s,
             wall_s=wall_s,
             late_ms=lateness_ms(log) if log else (0.0, 0.0),
-            command=" ".join(argv).replace(folder, "DIR").replace(url, "URL"),
+            command=plain(shlex.join(argv)),
         )
 
 

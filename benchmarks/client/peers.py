@@ -219,11 +219,11 @@ PEERS: Mapping[str, Callable[[], Client]] = {
 }
 
 
-def found(report: Callable[[str], None]) -> tuple[list[Client], dict[str, str]]:
+def found() -> tuple[list[Client], dict[str, str]]:
     """The peers there are, and of each other why it is missing."""
     there, missing = [], {}
     for name, make in PEERS.items():
-        report(f"looking for {name}")
+        print(f"looking for {name}", file=sys.stderr, flush=True)
         try:
             there.append(make())
         except MuseorchError as error:

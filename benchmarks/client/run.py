@@ -49,7 +49,7 @@ class Sizes:
 
 
 QUICK = Sizes(
-    streams=(1, 4),
+    streams=(4,),
     per_chunk=(1, 4),
     chunk_rate=800.0,
     seconds=0.2,
@@ -211,11 +211,12 @@ def main() -> None:
     if options.seconds is not None:
         sizes = Sizes(seconds=options.seconds, cost_repeats=1)
     before = machine()
-    clients, missing = [peers.museorch()], {}
-    if not options.quick:
-        there, missing = peers.found(lambda text: print(text, file=sys.stderr, flush=True))
-        clients += there
+    clients = [peers.museorch()]
+    there, missing = peers.found() if not options.quick else ([], {})
+    clients += there
     floors = [peers.museorch("sglang"), peers.museorch("llamacpp"), peers.bare()]
+    if options.quick:
+        floors = []
     if options.only is not None:
         clients = [client for client in clients if client.name in options.only]
         floors = [client for client in floors if client.name in options.only]
@@ -229,7 +230,7 @@ def main() -> None:
         "machine": before,
         "sizes": asdict(sizes),
         "clients": [
-            {"name": client.name, "version": client.version, "formula": client.formula}
+            {"name": client.name, "version": client.version, "peer": client in there}
             for client in [*clients, *floors]
         ],
         "missing": missing,
