@@ -18,7 +18,10 @@ SPECULATIVE_CONFIG = "--speculative-config"
 
 @dataclass(frozen=True)
 class Simulated:
-    """Either the marginal acceptance by position, or the mean acceptance length."""
+    """The marginal acceptance by position, or the mean acceptance length.
+
+    Both: the length that these rates come to, for an engine that takes no rates.
+    """
 
     rates: tuple[float, ...] | None = None
     length: float | None = None
@@ -36,7 +39,8 @@ class Simulated:
         told = f"simulated, length {self.expected_length:.4g}"
         if self.rates is None:
             return told
-        return f"{told} by rates {' '.join(f'{rate:g}' for rate in self.rates)}"
+        word = "by" if self.length is None else "of"
+        return f"{told} {word} rates {' '.join(f'{rate:g}' for rate in self.rates)}"
 
 
 LENGTH_ONLY = frozenset({"sglang"})
@@ -57,7 +61,7 @@ def fitted(simulated: Simulated, backend: str, draft_tokens: int | None) -> Simu
             fix="Give a rate for each draft, or set draft_tokens.",
         )
     cut = Simulated(rates=simulated.rates[:draft_tokens])
-    return Simulated(length=cut.expected_length) if backend in LENGTH_ONLY else cut
+    return replace(cut, length=cut.expected_length) if backend in LENGTH_ONLY else cut
 
 
 def simulate(plan: LaunchPlan, simulated: Simulated, device: Device) -> LaunchPlan:

@@ -7,6 +7,7 @@ A recipe can allow more; the comparison then is a bridge, labelled with what dif
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -57,6 +58,9 @@ FOLLOWS: Mapping[str, frozenset[str]] = {
     "drafter": frozenset({"drafter_files"}),
 }
 """What cannot stay equal where a bridge lets the key differ."""
+
+NOTHING_DRAFTED = "none"
+"""Acceptance of a plain arm on dummy weights, where a drafted arm's is always simulated."""
 
 CLOCK_TOLERANCE = 0.1
 """An arm that draws more power clocks a little lower by itself; a locked clock is further off."""
@@ -121,11 +125,19 @@ def same(name: str, left: Any, right: Any) -> bool:
     """Whether two known values of a condition agree."""
     if name == "clocks" and isinstance(left, int | float) and isinstance(right, int | float):
         return abs(left - right) <= CLOCK_TOLERANCE * max(left, right)
+    if name == "acceptance":
+        return _alike(left, right)
     if name in ("weight_files", "drafter_files"):
         # Files of two formats never have equal bytes; that they hold one checkpoint is for
         # `weights` and `drafter` to say.
         return bool(left == right or left.split()[0] != right.split()[0])
     return bool(left == right)
-    if name == "acceptance":
-        # Equal lengths are alike; whether they come of rates by position is for the reader.
-        return bool(left.partition(" by ")[0] == right.partition(" by ")[0])
+
+
+def _alike(left: str, right: str) -> bool:
+    """Equal lengths, however they come about, and one curve of rates cut at two K."""
+    one, two = (re.split(" (?:by|of) rates ", text) for text in (left, right))
+    if one[0] == two[0] or NOTHING_DRAFTED in (left, right):
+        return True
+    short, long = sorted((f"{one[-1]} ", f"{two[-1]} "), key=len)
+    return len(one) == len(two) == 2 and long.startswith(short)

@@ -63,7 +63,9 @@ class Asked:
 
 def earlier(run: RunDirectory, arm: Arm, arms: Sequence[Arm], repeat: int) -> list[Path]:
     """Folders of turns that ended well and that the greedy audit compares with this one."""
-    if repeat == BOOKEND:
+    if arm.target.dummy:
+        found = []
+    elif repeat == BOOKEND:
         found = [arm]
     elif repeat == 1 and arm.simulated is None:
         found = [

@@ -12,6 +12,7 @@ from backends.base import Finding, LaunchPlan, ServeSpec
 from backends.errors import EngineError, InputError, MuseorchError
 from backends.simulate import fitted, simulate
 from orchestrator import cards, engine_needs
+from orchestrator.certify import NOTHING_DRAFTED
 from orchestrator.engines import Engine, default_version, resolve
 from orchestrator.expand import Arm
 from orchestrator.recipe import EngineChoice, Recipe
@@ -125,7 +126,7 @@ def plan_json(item: PlannedArm) -> dict[str, Any]:
         "installed": item.engine is not None,
         "speculation": item.arm.speculation,
         "draft_tokens": plan.draft_tokens,
-        "acceptance": str(item.arm.simulated or REAL),
+        "acceptance": _acceptance(item.arm),
         "expected_length": item.arm.simulated.expected_length if item.arm.simulated else None,
         "target": asdict(item.arm.target),
         "drafter": asdict(item.arm.drafter) if item.arm.drafter else None,
@@ -140,6 +141,12 @@ def plan_json(item: PlannedArm) -> dict[str, Any]:
 
 def plan_text(item: PlannedArm) -> str:
     """One arm for a person: a command to copy, and what stands beside it."""
+def _acceptance(arm: Arm) -> str:
+    if arm.simulated is not None:
+        return str(arm.simulated)
+    return NOTHING_DRAFTED if arm.target.dummy else REAL
+
+
     plan = item.plan
     state = "" if item.engine else "  (not installed)"
     lines = [f"{item.arm.id}: {item.arm.backend} {item.spec.engine_version}{state}"]

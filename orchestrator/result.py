@@ -169,7 +169,7 @@ def _conditions(
 ) -> dict[str, Any]:
     """Every field of certify.CONDITIONS, as gathered; None is unknown."""
     drafter, serve, workload = plan["drafter"], facts["serve"], facts["workload"]
-    real = plan.get("acceptance", REAL) == REAL
+    acceptance = plan.get("acceptance", REAL)
     return {
         "backend": plan["backend"],
         "speculation": plan["speculation"],
@@ -186,8 +186,10 @@ def _conditions(
         else "none",
         "drafter_files": status.get("drafter_files"),
         "draft_tokens": counted["draft_tokens"] if drafter else "none",
-        "verification": counted["verification"] if real else "simulated",
-        "acceptance": plan.get("acceptance", REAL),
+        "verification": "simulated"
+        if acceptance.startswith("simulated")
+        else counted["verification"],
+        "acceptance": acceptance,
         "concurrency": counted["concurrency"],
         "threads": serve["threads"] if serve["threads"] is not None else "engine default",
         **plan["conditions"],

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from orchestrator.report import audit, bridge, roofline, safe, verification, words
+from orchestrator.report.labels import labels
 
 WIDTH = 80
 UNKNOWN = "—"
@@ -54,6 +55,8 @@ def _head(result: Mapping[str, Any]) -> Iterator[str]:
         f"{result['hardware'] or 'unknown hardware'}",
         WIDTH,
     )
+    for label in labels(result):
+        yield from _hang(label)
 
 
 def _phases(result: Mapping[str, Any]) -> list[tuple[str, int]]:
@@ -99,19 +102,21 @@ def _verdicts(result: Mapping[str, Any], mode: str, concurrency: int) -> Iterato
             yield from _hang(pair + "refused. " + _refusal(row))
             continue
         low, high = row["interval"]
-        span = f"95 % interval {low:.2f} to {high:.2f}"
-        text = f"{pair}{row['ratio']:.2f}x, {row['verdict']} ({span})"
+        span = f"95 % interval {words.ratio(low)} to {words.ratio(high)}"
+        text = f"{pair}{words.ratio(row['ratio'])}x, {row['verdict']} ({span})"
         factors = row["factors"]
         if row["kind"] != "engine-against-engine" or factors["tau"] != 1.0:
             parts = [
-                f"{factors[key]:.2f} {word}"
+                f"{words.ratio(factors[key])} {word}"
                 for key, word in (("tau", "tau"), ("step_time", "step time"))
                 if factors.get(key) is not None
             ]
             text += f" = {' x '.join(parts)}" if parts else ""
             target, draft = factors.get("target"), factors.get("draft")
             if target is not None and draft != 1.0:
-                text += f", of it {target:.2f} verification x {draft:.2f} drafting"
+                text += (
+                    f", of it {words.ratio(target)} verification x {words.ratio(draft)} drafting"
+                )
         yield from _hang(f"{text}; {row['reason']}" if row["reason"] else text)
 
 
@@ -149,4 +154,4 @@ def _drift(result: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _hang(text: str, indent: str = "  ") -> list[str]:
-    return textwrap.wrap(text, WIDTH, subsequent_indent=indent, drop_whitespace=True) or [text]
+    return textwrap.wrap(text, WIDTH, subsequent_indent=indent, break_on_hyphens=False) or [text]

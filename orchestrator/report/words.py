@@ -7,6 +7,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from orchestrator.report.labels import labels
+
 ENGINES = {"vllm": "vLLM", "sglang": "SGLang", "llamacpp": "llama.cpp"}
 DRAFTERS = {"dflash": "DFlash", "dspark": "DSpark"}
 UNKNOWN = "—"
@@ -17,7 +19,6 @@ KIND_ORDER = (
     "none-against-none",
     "engine-against-engine",
 )
-FEW = 2
 METRICS = (
     ("decode_tok_s", "Decode rate", 1),
     ("output_tok_s", "Output throughput", 1),
@@ -111,7 +112,7 @@ def sentence(row: Mapping[str, Any], names: Mapping[str, str]) -> str:
     bridge = f" This is {row['reason']}." if row["reason"] else ""
     if row["verdict"] == "no difference shown":
         inside = low <= 1 <= high
-        why = "" if inside else f"; changes up to {row['floor']:.0%} may be the machine's"
+        why = "" if inside else f"; changes up to {100 * row['floor']:.0f} % may be the machine's"
         return (
             f"{a} against {b}: no difference shown ({ratio(row['ratio'])}x, {span}{why}).{bridge}"
         )
@@ -165,49 +166,9 @@ def floor(result: Mapping[str, Any], mode: str, concurrency: int) -> float:
     )
 
 
-def headlines(result: Mapping[str, Any]) -> Iterator[str]:
-    """Per phase the best drafter against none; then what was refused and what went wrong."""
-    names = arm_names(result)
-    several = len(phases(result)) > 1
-    for mode, concurrency in phases(result):
-        rows = [
-            row
-            for row in result["comparisons"]
-            if (row["mode"], row["concurrency"]) == (mode, concurrency) and row["ratio"] is not None
-        ]
-        drafted = [
-            row
-            for row in rows
-            if row["kind"] == KIND_ORDER[0] and not row["certificate"]["allowed"]
-        ]
-        if not rows:
-            continue
-        best = max(drafted or rows, key=lambda row: float(row["ratio"]))
-        place = [f"{mode}, {concurrency} at a time"] if several else []
-        chosen = [f"best of {len(drafted)} against none"] if len(drafted) > 1 else []
-        where = ", ".join([*place, *chosen])
-        yield (f"{where}: " if where else "") + sentence(best, names)
-    if not result["comparisons"]:
-        yield "Nothing was compared: a comparison needs two arms that were measured."
-    yield from _refusals(result, names)
-    if not result["complete"]:
-        yield "This run is incomplete: it ended before every arm was measured."
-
-
-def _refusals(result: Mapping[str, Any], names: Mapping[str, str]) -> Iterator[str]:
-    """In full while they are few, else their number and what they have in common."""
-    refused = [row for row in result["comparisons"] if row["verdict"] == "refused"]
-    distinct = list(dict.fromkeys(sentence(row, names) for row in refused))
-    if len(distinct) <= FEW:
-        yield from distinct
-        return
-    reasons = dict.fromkeys(differing(row) for row in refused)
-    why = f" ({next(iter(reasons))})" if len(reasons) == 1 else ""
-    yield f"{len(refused)} of {len(result['comparisons'])} comparisons were refused{why}."
-
-
 def troubles(result: Mapping[str, Any]) -> Iterator[str]:
-    """Arms that did not run, and phases whose numbers are no speed result."""
+    """What was not real, arms that did not run, and phases whose numbers are no speed result."""
+    yield from labels(result)
     for arm in result["arms"]:
         if arm["status"] != "ok":
             yield f"{arm['id']} {arm['status']}: {arm['reason']}"
@@ -253,6 +214,6 @@ def floor_sentence(result: Mapping[str, Any], phase: tuple[str, int]) -> str:
     if not rows:
         return "Nothing was compared, so there is no floor."
     least, most = (one(rows, key=lambda row: float(row["floor"])) for one in (min, max))
-    each = f", in some pairs {most['floor']:.1%}" if most["floor"] > least["floor"] else ""
+    each = f", in some pairs {100 * most['floor']:.1f} %" if most["floor"] > least["floor"] else ""
     why = dict.fromkeys(FLOORS[row["floor_from"]] for row in (least, most))
-    return f"Below {least['floor']:.1%}{each} no difference is shown: {'; '.join(why)}."
+    return f"Below {100 * least['floor']:.1f} %{each} no difference is shown: {'; '.join(why)}."

@@ -53,7 +53,7 @@ def test_sglang_takes_a_length_in_its_environment() -> None:
     assert env["SGLANG_SIMULATE_ACC_LEN"] == "2.5"
     rates = Simulated(rates=(0.8, 0.5, 0.2, 0.1))
     assert simulate(plan("sglang"), rates, "cuda").env["SGLANG_SIMULATE_ACC_LEN"] == "2.5"
-    assert fitted(rates, "sglang", 3) == Simulated(length=2.5)
+    assert str(fitted(rates, "sglang", 3)) == "simulated, length 2.5 of rates 0.8 0.5 0.2"
 
 
 @pytest.mark.parametrize("backend", ["vllm", "llamacpp"])

@@ -6,7 +6,7 @@ from typing import Any, get_args
 
 import pytest
 
-from orchestrator.certify import CONDITIONS, MAY_DIFFER, Difference, Kind, certify, kind_of
+from orchestrator.certify import CONDITIONS, MAY_DIFFER, Difference, Kind, certify, kind_of, same
 
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
@@ -93,3 +93,29 @@ def test_a_bridge_keeps_what_was_allowed_apart_from_what_was_not() -> None:
     found = certify(conditions(), other, "drafter-against-none", ["quantisation"])
     assert found.matched
     assert found.allowed
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "alike"),
+    [
+        ("simulated, length 2.5", "simulated, length 2.5 by rates 0.8 0.5 0.2", True),
+        (
+            "simulated, length 2.5 of rates 0.8 0.5 0.2",
+            "simulated, length 2.3 by rates 0.8 0.5",
+            True,
+        ),
+        ("simulated, length 2.5 by rates 0.8 0.5 0.2", "simulated, length 1.8 by rates 0.8", True),
+        ("simulated, length 2.3 by rates 0.8 0.5", "simulated, length 2.3 by rates 0.7 0.6", True),
+        ("simulated, length 2.5 by rates 0.8 0.5 0.2", "simulated, length 1.7 by rates 0.7", False),
+        ("simulated, length 1.8 by rates 0.8", "simulated, length 1.85 by rates 0.85", False),
+        ("simulated, length 2.5", "simulated, length 2.4", False),
+        ("simulated, length 2.5", "real", False),
+        ("simulated, length 2.5", "none", True),
+        ("none", "none", True),
+    ],
+)
+def test_simulated_acceptance_is_alike_by_length_or_by_curve(
+    left: str, right: str, alike: bool
+) -> None:
+    assert same("acceptance", left, right) is alike
+    assert same("acceptance", right, left) is alike
