@@ -46,7 +46,7 @@ def machine_findings(spec: ServeSpec, backend: str) -> Iterator[Finding]:
 def _drafter(spec: ServeSpec) -> Iterator[Finding]:
     """The method against what the drafter's tensors were trained for."""
     head = spec.drafter
-    if head is None or head.weights.fetch is not None:
+    if head is None or head.weights.fetch is not None or head.weights.dummy:
         return
     try:
         shape = drafter_shape(read_headers(Path(head.weights.path)))
