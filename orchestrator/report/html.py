@@ -14,6 +14,7 @@ from orchestrator.report import (
     bridge,
     charts,
     provenance,
+    request_tables,
     roofline,
     tables,
     verification,
@@ -22,6 +23,7 @@ from orchestrator.report import (
 from orchestrator.report.chart import Chart
 from orchestrator.report.facts import Phase, RunFacts
 from orchestrator.report.frame import assemble
+from orchestrator.report.headline import headlines
 from orchestrator.report.pair_charts import MOST_PAIRS, accepted
 from orchestrator.report.request_charts import VALUES
 
@@ -43,7 +45,7 @@ def render(facts: RunFacts) -> str:
         title=facts.result["recipe"],
         harness=facts.result["harness"],
         setting=f"{words.setting(facts.result)}. {words.when(facts.result['started'])}.",
-        headlines=list(words.headlines(facts.result)),
+        headlines=list(headlines(facts.result)),
         facts=facts,
         result=facts.result,
         troubles=list(words.troubles(facts.result)),
@@ -98,12 +100,12 @@ def _phase(facts: RunFacts, phase: Phase, drawn: list[Chart]) -> dict[str, Any]:
         "roofline_said": list(roofline.said(result, phase)),
         "running": roofline.costs(result, phase),
         "machine": provenance.machine(result, phase),
-        "prompts": {name: tables.prompts(facts, phase, name) for name in VALUES},
-        "prompt_pairs": tables.prompt_pairs(facts, phase),
-        "spreads": tables.spreads(facts, phase),
-        "timeline": tables.timeline(facts, phase),
+        "prompts": {name: request_tables.prompts(facts, phase, name) for name in VALUES},
+        "prompt_pairs": request_tables.prompt_pairs(facts, phase),
+        "spreads": request_tables.spreads(facts, phase),
+        "timeline": request_tables.timeline(facts, phase),
         "blocks": tables.blocks(result, phase),
-        "by_context": tables.by_context(result, phase),
+        "by_context": request_tables.by_context(result, phase),
         "verification": verification.table(result, phase),
         "costs": list(verification.sentences(result, phase)),
         "floor": words.floor_sentence(result, phase),

@@ -4,8 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from orchestrator.report import audit, bridge, provenance, roofline, tables, verification, words
+from orchestrator.report import (
+    audit,
+    bridge,
+    provenance,
+    request_tables,
+    roofline,
+    tables,
+    verification,
+    words,
+)
 from orchestrator.report.facts import RunFacts
+from orchestrator.report.headline import headlines
 from orchestrator.report.html import commands
 from orchestrator.report.pair_charts import MOST_PAIRS
 from orchestrator.report.safe import markdown, plain
@@ -19,7 +29,7 @@ def render(facts: RunFacts) -> str:
     blocks = [
         f"# {markdown(result['recipe'])}",
         markdown(f"{words.setting(result)}. {words.when(result['started'])}."),
-        _list(words.headlines(result)),
+        _list(headlines(result)),
     ]
     troubles = [*words.troubles(result), *words.doubts(result)]
     if troubles:
@@ -36,13 +46,13 @@ def render(facts: RunFacts) -> str:
             table(bridge.quality(result, phase)),
             table(tables.drafters(result, phase)),
             folded(tables.acceptance(result, phase)),
-            folded(tables.spreads(facts, phase)),
+            folded(request_tables.spreads(facts, phase)),
             _list(list(words.drift_sentences(result, phase))),
             _list([words.floor_sentence(result, phase)]),
             _list(verification.sentences(result, phase)),
             folded(verification.table(result, phase)),
-            folded(tables.by_context(result, phase)),
-            folded(tables.timeline(facts, phase)),
+            folded(request_tables.by_context(result, phase)),
+            folded(request_tables.timeline(facts, phase)),
             folded(tables.blocks(result, phase)),
             _list(roofline.said(result, phase)),
             folded(roofline.table(result, phase)),

@@ -134,7 +134,11 @@ def timeline(facts: RunFacts, phase: Phase) -> Chart | None:
             "x": {
                 "field": "minutes",
                 "type": "quantitative",
-                "axis": {"title": "minutes since the first request", "grid": False},
+                "axis": {
+                    "title": "minutes since the first request",
+                    "grid": False,
+                    "tickCount": 8,
+                },
             },
             "y": {
                 "field": "value",

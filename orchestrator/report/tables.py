@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 from orchestrator.report import words
 from orchestrator.report.acceptance_chart import drafted
-from orchestrator.report.facts import Phase, RunFacts, median, quantile, thin
-from orchestrator.report.pair_charts import MOST_PAIRS, accepted, paired
-from orchestrator.report.request_charts import VALUES
+from orchestrator.report.facts import Phase
 
 
 @dataclass(frozen=True)
@@ -59,7 +57,7 @@ def arms(result: Mapping[str, Any], phase: Phase) -> Table:
         for name, metric in mode["metrics"].items()
     }
     shown = [entry for entry in words.METRICS if entry[0] in units]
-    columns += [f"{label} ({units[name]})" for name, label, _ in shown]
+    columns += [label + _unit(units[name]) for name, label, _ in shown]
     rows = []
     for arm, mode in found:
         row = [Cell(arm["id"]), num(arm["draft_tokens"], 0, "no drafter")]
@@ -70,7 +68,22 @@ def arms(result: Mapping[str, Any], phase: Phase) -> Table:
             metric = mode["metrics"][name]
             row.append(num(metric["value"], decimals, metric.get("reason")))
         rows.append(tuple(row))
-    return Table("Arms", tuple(columns), tuple(rows))
+    return _filled(Table("Arms", tuple(columns), tuple(rows)), columns[2:])
+
+
+def _unit(unit: str) -> str:
+    return "" if unit == "1" else f" ({unit})"
+
+
+def _filled(table: Table, names: Collection[str]) -> Table:
+    """Without those of the named columns in which no row has a number."""
+    used = [
+        place
+        for place, name in enumerate(table.columns)
+        if name not in names or any(row[place].value is not None for row in table.rows)
+    ]
+    rows = tuple(tuple(row[place] for place in used) for row in table.rows)
+    return replace(table, columns=tuple(table.columns[place] for place in used), rows=rows)
 
 
 def pairs(result: Mapping[str, Any], phase: Phase) -> Table:
@@ -79,6 +92,7 @@ def pairs(result: Mapping[str, Any], phase: Phase) -> Table:
     for row in words.in_order(result, phase):
         low, high = row["interval"] if row["interval"] else (None, None)
         factors = row["factors"]
+        split = factors.get("draft") != 1.0
         rows.append(
             (
                 Cell(f"{names[row['a']]} / {names[row['b']]}"),
@@ -88,8 +102,7 @@ def pairs(result: Mapping[str, Any], phase: Phase) -> Table:
                 times(high),
                 times(factors.get("tau")),
                 times(factors.get("step_time")),
-                times(factors.get("target"), row["unsplit"]),
-                times(factors.get("draft"), row["unsplit"]),
+                *(times(factors.get(part) if split else None, row["unsplit"]) for part in SPLIT),
                 times(factors.get("remainder")),
                 num(row["pairs"], 0),
                 num(row["prompts_to_show_5_percent"], 0, "no number is enough, or none is known"),
@@ -119,7 +132,12 @@ def pairs(result: Mapping[str, Any], phase: Phase) -> Table:
         "quality, the step-time factor what a step costs: verification x drafting, where the two "
         "can be told apart. Intervals are a bootstrap over prompts."
     )
-    return Table("Pairs", columns, tuple(rows), note)
+    return _filled(
+        Table("Pairs", columns, tuple(rows), note), ("of it verification", "of it drafting")
+    )
+
+
+SPLIT = ("target", "draft")
 
 
 def drafters(result: Mapping[str, Any], phase: Phase) -> Table:
@@ -183,80 +201,6 @@ def acceptance_note(unit: str) -> str:
     )
 
 
-def prompts(facts: RunFacts, phase: Phase, name: str) -> Table:
-    """One value of every prompt, arms side by side."""
-    turns = facts.of(phase)
-    title, unit = VALUES[name]
-    by_prompt: dict[tuple[str, int], dict[str, float | None]] = {}
-    for turn in turns:
-        for key, point in turn.by_prompt().items():
-            by_prompt.setdefault(key, {})[turn.arm] = getattr(point, name)
-    rows = [
-        (Cell(prompt), *(num(values.get(turn.arm), 2) for turn in turns))
-        for (prompt, _), values in thin(list(by_prompt.items()), facts.most_rows)
-    ]
-    columns = ("prompt", *(turn.arm for turn in turns))
-    return Table(f"{title}, {unit}", columns, tuple(rows), _cut(len(by_prompt), facts.most_rows))
-
-
-def spreads(facts: RunFacts, phase: Phase) -> Table:
-    """Quantiles over prompts, of all of them."""
-    rows = []
-    for name, (_, unit) in VALUES.items():
-        for turn in facts.of(phase):
-            values = turn.values(name)
-            if values:
-                cells = [num(quantile(values, share), 2) for share in (0.05, 0.25, 0.5, 0.75, 0.95)]
-                rows.append(
-                    (Cell(turn.arm), Cell(LABELS[name]), Cell(unit), num(len(values), 0), *cells)
-                )
-    columns = ("arm", "value", "unit", "requests", "5 %", "25 %", "median", "75 %", "95 %")
-    return Table("Spread over requests", columns, tuple(rows))
-
-
-LABELS = {"tok_s": "decode rate", "ttft_ms": "TTFT", "tpot_ms": "TPOT"}
-
-
-def prompt_pairs(facts: RunFacts, phase: Phase) -> Table:
-    """Per prompt, the ratio of decode rates of every accepted pair."""
-    names = words.arm_names(facts.result)
-    turns = {turn.arm: turn for turn in facts.of(phase)}
-    columns = ["prompt"]
-    by_prompt: dict[str, dict[str, float]] = {}
-    for row in accepted(facts.result, phase)[:MOST_PAIRS]:
-        column = f"{names[row['a']]} / {names[row['b']]}"
-        columns.append(column)
-        for prompt, a, b in paired(turns[row["a"]], turns[row["b"]]):
-            by_prompt.setdefault(prompt, {})[column] = a / b
-    rows = [
-        (Cell(prompt), *(times(values.get(column)) for column in columns[1:]))
-        for prompt, values in thin(list(by_prompt.items()), facts.most_rows)
-    ]
-    return Table(
-        "Ratio of decode rates, prompt by prompt",
-        tuple(columns),
-        tuple(rows),
-        _cut(len(by_prompt), facts.most_rows),
-    )
-
-
-def timeline(facts: RunFacts, phase: Phase) -> Table:
-    rows = [
-        (
-            Cell(turn.arm),
-            Cell(turn.name),
-            num(turn.points[0].minutes, 2),
-            num(turn.points[-1].minutes, 2),
-            num(len(turn.points), 0),
-            num(sum(point.error for point in turn.points), 0),
-            num(median(turn.values("tok_s")), 1),
-        )
-        for turn in facts.starts(phase)
-    ]
-    columns = ("arm", "turn", "from minute", "to minute", "requests", "failed", "median tok/s")
-    return Table("Turns, in the order they ran", columns, tuple(rows))
-
-
 def blocks(result: Mapping[str, Any], phase: Phase) -> Table:
     """Each block's own numbers, where arms were started more than once."""
     rows = []
@@ -270,46 +214,5 @@ def blocks(result: Mapping[str, Any], phase: Phase) -> Table:
     return Table("Block by block", columns, tuple(rows))
 
 
-def by_context(result: Mapping[str, Any], phase: Phase) -> Table:
-    """Metrics by length of the prompt, where prompts differ enough in length."""
-    rows = []
-    for arm in result["arms"]:
-        mode = mode_of(arm, phase)
-        for row in mode["by_context"] if mode is not None else []:
-            known = row["metrics"]
-            span = row["acceptance_length_interval"]
-            upper = f"{row['to'] - 1:,}" if row["to"] is not None else "more"
-            length = known["acceptance_length"]
-            rows.append(
-                (
-                    Cell(arm["id"]),
-                    Cell(f"{row['from']:,} to {upper}"),
-                    num(row["requests"], 0),
-                    num(known["decode_tok_s"]["value"], 1),
-                    num(known["ttft_ms"]["value"], 1),
-                    num(known["tpot_ms"]["value"], 2),
-                    num(length["value"], 2, length.get("reason")),
-                    Cell(f"{span[0]:.2f} to {span[1]:.2f}" if span else words.UNKNOWN),
-                )
-            )
-    columns = (
-        "arm",
-        "prompt tokens",
-        "requests",
-        "decode rate (tok/s)",
-        "TTFT (ms)",
-        "TPOT (ms)",
-        "acceptance length",
-        "95 %",
-    )
-    return Table("By length of the prompt", columns, tuple(rows))
-
-
 def mode_of(arm: Mapping[str, Any], phase: Phase) -> Mapping[str, Any] | None:
     return next((m for m in arm["modes"] if (m["mode"], m["concurrency"]) == phase), None)
-
-
-def _cut(count: int, most: int) -> str | None:
-    if count <= most:
-        return None
-    return f"{most} of {count} prompts, evenly spread; `--format csv` writes all of them."

@@ -1,0 +1,67 @@
+"""The answer of a run in a few sentences, verdict first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from orchestrator.report import words
+
+MOST = 6
+"""Sentences of verdicts; with more phases and engines only the best of each phase is told."""
+FEW = 2
+"""Refusals told in full."""
+
+Row = Mapping[str, Any]
+
+
+def headlines(result: Mapping[str, Any]) -> Iterator[str]:
+    """The best drafter of each engine against none; then what was refused and what is missing."""
+    names = words.arm_names(result)
+    groups = [
+        (phase, group) for phase in words.phases(result) for group in _by_engine(result, phase)
+    ]
+    if len(groups) > MOST:
+        groups = [(phase, _drafted(result, phase)) for phase in words.phases(result)]
+    several = len(words.phases(result)) > 1
+    for (mode, concurrency), rows in groups:
+        if not rows:
+            continue
+        place = [f"{mode}, {concurrency} at a time"] if several else []
+        chosen = [f"best of {len(rows)}"] if len(rows) > 1 else []
+        where = ", ".join([*place, *chosen])
+        best = max(rows, key=lambda row: float(row["ratio"]))
+        yield (f"{where}: " if where else "") + words.sentence(best, names)
+    if not result["comparisons"]:
+        yield "Nothing was compared: a comparison needs two arms that were measured."
+    yield from _refusals(result, names)
+    if not result["complete"]:
+        yield "This run is incomplete: it ended before every arm was measured."
+
+
+def _drafted(result: Mapping[str, Any], phase: tuple[str, int]) -> list[Row]:
+    """Drafters against none, bridges left out; where there are none, what was compared at all."""
+    rows = [row for row in words.in_order(result, phase) if row["ratio"] is not None]
+    kind = words.KIND_ORDER[0]
+    real = [row for row in rows if row["kind"] == kind and not row["certificate"]["allowed"]]
+    return real or rows
+
+
+def _by_engine(result: Mapping[str, Any], phase: tuple[str, int]) -> Sequence[list[Row]]:
+    backends = {arm["id"]: arm["backend"] for arm in result["arms"]}
+    groups: dict[str, list[Row]] = {}
+    for row in _drafted(result, phase):
+        groups.setdefault(backends[row["a"]], []).append(row)
+    return list(groups.values())
+
+
+def _refusals(result: Mapping[str, Any], names: Mapping[str, str]) -> Iterator[str]:
+    """In full while they are few, else their number and what they have in common."""
+    refused = [row for row in result["comparisons"] if row["verdict"] == "refused"]
+    distinct = list(dict.fromkeys(words.sentence(row, names) for row in refused))
+    if len(distinct) <= FEW:
+        yield from distinct
+        return
+    reasons = dict.fromkeys(words.differing(row) for row in refused)
+    why = f" ({next(iter(reasons))})" if len(reasons) == 1 else ""
+    yield f"{len(refused)} of {len(result['comparisons'])} comparisons were refused{why}."
