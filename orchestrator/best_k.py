@@ -18,6 +18,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+HELD_WITHIN = 0.05
+"""A prediction holds where what was measured is no further off, or where its interval tells a
+difference and holds the prediction."""
+
 
 @dataclass(frozen=True)
 class Point:
@@ -72,3 +76,15 @@ def predict(
 def probes(largest: int) -> list[int]:
     """Four K whose steps are timed: both ends and between, closer at the low end where K pays."""
     return sorted({1, (largest + 3) // 4, (largest + 1) // 2, largest})
+
+
+def prediction_held(
+    expected: float, measured: float, interval: tuple[float, float] | None, noise: float
+) -> bool | None:
+    """None where it is off by no more than `noise`, which the machine itself was off by."""
+    off = max(measured / expected, expected / measured) - 1
+    if off <= HELD_WITHIN:
+        return True
+    if interval is not None and interval[0] <= expected <= interval[1]:
+        return None if interval[0] <= 1 <= interval[1] else True
+    return None if off <= noise else False

@@ -15,8 +15,9 @@ from typing import Any, Literal
 from backends.errors import EngineError, InputError
 from backends.simulate import Simulated
 from orchestrator import run as flow
-from orchestrator.best_k import Point, predict, probes
+from orchestrator.best_k import Point, predict, prediction_held, probes
 from orchestrator.expand import Arm
+from orchestrator.noise import drift_floor
 from orchestrator.plan import plan_arm
 from orchestrator.progress import Progress
 from orchestrator.result import build
@@ -26,9 +27,6 @@ from orchestrator.rundir import RunDirectory, write_json
 SCHEMA = 2
 SIMULATED_LENGTH = 1.5
 """Within what any K can give, and the same at each, so that all replies take as many steps."""
-HELD_WITHIN = 0.05
-"""A prediction holds where what was measured is no further off, or where its interval tells a
-difference and holds the prediction."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +86,7 @@ def tune(job: Job, arm_id: str, ks: Sequence[int] | None, out: Path, progress: P
     for key, curve in curves.items():
         source = second if best[key].draft_tokens in missing else first
         rate = _rate(first, plain.id, key) if plain is not None else None
-        tuned.append(_verified(source, arm, key, curve, best[key], why_real, rate))
+        tuned.append(_verified(first, source, arm, key, curve, best[key], why_real, rate))
     data = {
         "schema": SCHEMA,
         "arm": arm_id,
@@ -194,6 +192,7 @@ def _marginals(
 
 
 def _verified(
+    first: Mapping[str, Any],
     result: Mapping[str, Any],
     arm: Arm,
     key: Key,
@@ -211,17 +210,17 @@ def _verified(
     verdict = "no difference shown"
     reason: str | None = "it is the largest K itself"
     held: bool | None = None
-    if best is largest:
-        held = rate is not None and abs(rate / best.tok_s - 1) <= HELD_WITHIN
-    else:
+    noise = max(drift_floor(one["drift"], *key) for one in (first, result))
+    if best is not largest:
         row = next(
             row
             for row in result["comparisons"]
             if {row["a"], row["b"]} == set(names) and (row["mode"], row["concurrency"]) == key
         )
         ratio, interval, verdict, reason = _of_best(row, names[0])
-    if ratio is not None and interval is not None:
-        held = _held(expected, ratio, interval)
+        held = prediction_held(expected, ratio, interval, noise) if ratio is not None else None
+    elif rate is not None:
+        held = prediction_held(best.tok_s, rate, None, noise)
     return Tuned(
         mode=key[0],
         concurrency=key[1],
@@ -240,16 +239,6 @@ def _verified(
         reason=reason,
         held=held,
     )
-
-
-def _held(expected: float, ratio: float, interval: tuple[float, float]) -> bool | None:
-    """None where the interval holds what was expected and no difference as well."""
-    if abs(ratio / expected - 1) <= HELD_WITHIN:
-        return True
-    low, high = interval
-    if not low <= expected <= high:
-        return False
-    return None if low <= 1 <= high else True
 
 
 def _of_best(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from orchestrator.best_k import acceptance_length, predict, probes
+from orchestrator.best_k import acceptance_length, predict, prediction_held, probes
 
 
 def decode(right: list[bool], k: int) -> tuple[float, list[float]]:
@@ -80,3 +80,26 @@ def test_probes_are_both_ends_and_between() -> None:
     assert probes(15) == [1, 4, 8, 15]
     assert probes(2) == [1, 2]
     assert probes(1) == [1]
+
+
+@pytest.mark.parametrize(
+    ("expected", "measured", "interval", "noise", "held"),
+    [
+        (1.30, 1.27, (1.26, 1.28), 0.0, True),  # near enough
+        (1.30, 1.15, (1.05, 1.35), 0.0, True),  # a difference, and what was expected is in it
+        (1.30, 1.15, (1.10, 1.20), 0.02, False),
+        (1.30, 1.15, (1.10, 1.20), 0.40, None),  # the machine itself was off by more
+        (1.30, 1.10, (0.90, 1.40), 0.0, None),  # too wide to tell
+        (100.0, 97.0, None, 0.0, True),
+        (100.0, 80.0, None, 0.0, False),
+        (100.0, 125.0, None, 0.3, None),
+    ],
+)
+def test_a_prediction_holds(
+    expected: float,
+    measured: float,
+    interval: tuple[float, float] | None,
+    noise: float,
+    held: bool | None,
+) -> None:
+    assert prediction_held(expected, measured, interval, noise) is held
