@@ -16,6 +16,7 @@ from orchestrator.certify import NOTHING_DRAFTED
 from orchestrator.engines import Engine, default_version, resolve
 from orchestrator.expand import Arm
 from orchestrator.recipe import EngineChoice, Recipe
+from orchestrator.up.preflight import machine_findings
 
 MISSING = ("not-installed", "not-fetched")
 REAL = "real"
@@ -82,7 +83,8 @@ def plan_arm(recipe: Recipe, arm: Arm, serving: Serving | None = None) -> Planne
         except InputError as error:
             raise InputError(error.what, where=arm.id, fix=error.fix) from None
     lacking = engine_needs.findings(engine, plan.modules) if engine else ()
-    findings = (*plan.findings, *lacking, *((missing,) if missing else ()), *_unfetched(arm))
+    here = (*lacking, *machine_findings(spec, arm.backend))
+    findings = (*plan.findings, *here, *((missing,) if missing else ()), *_unfetched(arm))
     changes: dict[str, Any] = {"findings": findings}
     if recipe.device == "cuda":
         variables, of_several = cards.setting(plan.env)

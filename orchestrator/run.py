@@ -20,7 +20,7 @@ from orchestrator.counters import Counters, scrape
 from orchestrator.expand import Arm, expand
 from orchestrator.gguf import of_run
 from orchestrator.hub import NotFetched
-from orchestrator.models import RECIPES, LoadedModel, load_model
+from orchestrator.models import RECIPES, LoadedModel, Model, load_model
 from orchestrator.overlay import materialise
 from orchestrator.plan import PlannedArm, plan_arm, plan_json, unrunnable
 from orchestrator.progress import Progress
@@ -30,6 +30,8 @@ from orchestrator.rundir import BOOKEND, RunDirectory, block_turns, read_json, w
 from orchestrator.sample import Sample, append
 from orchestrator.serve import Server, serve
 from orchestrator.step_bytes import step_bytes
+from orchestrator.up.memory import Space, space
+from orchestrator.up.preflight import room_findings
 from orchestrator.weight_files import fingerprint
 from orchestrator.workload import Prompt, prompts_hash, render_prompts, render_requests
 
@@ -91,9 +93,15 @@ def prepare(name: str) -> Job:
         prompts = render_prompts(recipe, model, path.parent)
     except NotFetched as error:
         not_fetched = error
-    planned = tuple(plan_arm(recipe, arm) for arm in arms)
+    room = space(recipe.device)
+    planned = tuple(_with_room(plan_arm(recipe, arm), model.model, room) for arm in arms)
     of_run.check(recipe, document, planned, path.parent)
     return Job(path, recipe, model, arms, planned, prompts, not_fetched=not_fetched)
+
+
+def _with_room(item: PlannedArm, model: Model, room: Space | None) -> PlannedArm:
+    found = (*item.plan.findings, *room_findings(item.arm, item.spec, model, room))
+    return replace(item, plan=replace(item.plan, findings=found))
 
 
 def require_runnable(job: Job) -> None:

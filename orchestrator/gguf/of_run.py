@@ -9,7 +9,6 @@ from typing import Any
 
 from backends.errors import EngineError, InputError
 from orchestrator.document import Places, read_text
-from orchestrator.gguf.quality import quality
 from orchestrator.plan import PlannedArm
 from orchestrator.recipe import Recipe
 from orchestrator.rundir import RunDirectory, read_json, write_json
@@ -49,6 +48,8 @@ def measure(
     """Write run.quality_file, unless a whole one is there. A failure is kept as its reason."""
     if recipe.quality is None or _finished(run):
         return
+    from orchestrator.gguf.quality import quality
+
     path = near / recipe.quality.text
     text = read_text(path)
     found = targets(planned)

@@ -19,7 +19,7 @@ from orchestrator.recipe import Recipe, load_recipe
 from orchestrator.run import find_recipe
 from orchestrator.up.choice import Choice, Options
 from orchestrator.up.memory import Space, budget, space
-from orchestrator.up.preflight import machine_findings, memory_arguments
+from orchestrator.up.preflight import memory_arguments
 
 ORDER: Mapping[Device, tuple[str, ...]] = {
     "cuda": ("vllm", "sglang", "llamacpp"),
@@ -203,6 +203,4 @@ def _choice(
     arm = replace(arm, engine_args=(*memory_arguments(arm, recipe.device, here), *arm.engine_args))
     planned = plan_arm(recipe, arm, serving)
     needs = budget(arm.backend, planned.spec, model.model, here)
-    found = (*planned.plan.findings, *machine_findings(planned.spec, arm.backend))
-    planned = replace(planned, plan=replace(planned.plan, findings=found))
     return Choice(recipe, near, model, planned, needs)

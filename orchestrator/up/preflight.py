@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from backends.base import Device, Finding, ServeSpec
+from backends.base import Device, Finding, Level, ServeSpec
 from backends.errors import InputError
 from orchestrator.cards import visible
 from orchestrator.drafter_shape import drafter_shape
 from orchestrator.expand import Arm
 from orchestrator.headers import read_headers
-from orchestrator.up.memory import Space
+from orchestrator.hub import cache
+from orchestrator.models import Model
+from orchestrator.up.memory import GIB, Space, budget, free_disk, published_size
 
 VLLM_SHARE = 0.92
 """Of total memory, which vLLM takes unless told otherwise."""
@@ -43,6 +45,41 @@ def machine_findings(spec: ServeSpec, backend: str) -> Iterator[Finding]:
         )
 
 
+def room_findings(
+    arm: Arm, spec: ServeSpec, model: Model, space: Space | None
+) -> Iterator[Finding]:
+    """Memory and disk that a measurement would not find. `up` refuses for the same reasons."""
+    needs = budget(arm.backend, spec, model, space)
+    if space is not None and not needs.fits:
+        parts = ", ".join(f"{p.name} {p.size / GIB:.1f}" for p in needs.parts if p.size is not None)
+        yield Finding(
+            "warning",
+            "memory",
+            f"needs about {needs.needed / GIB:.1f} GiB ({parts}), and of {space.name} "
+            f"{space.free / GIB:.1f} GiB are free.",
+            "Free memory, shorten serve.context_length, or choose a smaller quantisation.",
+        )
+    elif share := memory_arguments(arm, spec.device, space):
+        assert space is not None
+        yield Finding(
+            "warning",
+            "free-memory",
+            f"vLLM takes {VLLM_SHARE:.0%} of all memory and refuses to start with less free; "
+            f"{space.free / GIB:.1f} of {space.total / GIB:.1f} GiB are.",
+            f"Free it, or give all of vLLM's arms engine_args: [{', '.join(share)}].",
+        )
+    parts_ = [spec.target, *([spec.drafter.weights] if spec.drafter else [])]
+    sizes = [published_size(w, model) or 0 for w in parts_ if w.fetch is not None]
+    if sum(sizes) > (free := free_disk(cache())):
+        yield Finding(
+            "warning",
+            "disk",
+            f"{sum(sizes) / GIB:.1f} GiB are to be fetched, and {free / GIB:.1f} GiB are free at "
+            f"{cache()}.",
+            "Make room there, or set HF_HUB_CACHE to a folder on another disk.",
+        )
+
+
 def _drafter(spec: ServeSpec) -> Iterator[Finding]:
     """The method against what the drafter's tensors were trained for."""
     head = spec.drafter
@@ -51,7 +88,9 @@ def _drafter(spec: ServeSpec) -> Iterator[Finding]:
     try:
         shape = drafter_shape(read_headers(Path(head.weights.path)))
     except InputError as error:
-        yield Finding("error", "drafter", f"the drafter {error.message}", "Fetch it again.")
+        # A measurement tries it, and its arm then says what the engine makes of it.
+        level: Level = "error" if spec.purpose == "serve" else "warning"
+        yield Finding(level, "drafter", f"the drafter {error.message}", "Fetch it again.")
         return
     if shape.family == "dflash2" and head.family == "dflash":
         return
