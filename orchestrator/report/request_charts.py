@@ -31,7 +31,9 @@ def spread(facts: RunFacts, phase: Phase, name: str) -> Chart | None:
                 "arm": turn.arm,
                 "prompt": point.prompt,
                 "value": short(getattr(point, name)),
-                "place": index * 0.618 % 1,  # spread over the band, the same in every rendering
+                "place": round(
+                    index * 0.618 % 1, 3
+                ),  # spread over the band, the same in every rendering
             }
             for index, point in enumerate(thin(known, facts.most_points))
         ]

@@ -185,7 +185,10 @@ def _status(arm: ArmLike, repeat: int, turn: int, title: str) -> dict[str, Any]:
         ],
         "others_on_gpu": {"processes": None, "reason": NO_GPU},
         "startup_s": 1.5,
-        "facts": {"/props": {"default_generation_settings": {"n_ctx": 256}}},
+        "facts": {
+            "/props": {"default_generation_settings": {"n_ctx": 256}},
+            "/v1/models": {"data": [{"max_model_len": 256}]},
+        },
         "weight_files": "gguf 00112233445566778899aabbccddeeff",
         "drafter_files": "none" if arm.speculation == "none" else "gguf 0123",
         "status": "ok" if arm.failure is None else "failed",
