@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import platform
 import subprocess
+import tomllib
 from collections.abc import Sequence
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,11 @@ from orchestrator.cards import Card
 
 
 def museorch_version() -> str:
-    return version("museorch")
+    try:
+        return version("museorch")
+    except PackageNotFoundError:  # run from its source tree, not installed
+        project = Path(__file__).parents[1] / "pyproject.toml"
+        return str(tomllib.loads(project.read_text(encoding="utf-8"))["project"]["version"])
 
 
 def gather() -> dict[str, Any]:
