@@ -70,7 +70,7 @@ def on_cpu(threads: int) -> dict[str, Any]:
 
 def on_gpu(interpreters: Iterator[tuple[str, Mapping[str, str]]]) -> dict[str, Any]:
     """By the first interpreter that can; each with its variables."""
-    reason = "no interpreter with torch"
+    reasons = []
     for python, env in interpreters:
         try:
             with tempfile.TemporaryDirectory() as folder:
@@ -89,10 +89,11 @@ def on_gpu(interpreters: Iterator[tuple[str, Mapping[str, str]]]) -> dict[str, A
             return _found(told["bytes"], told["seconds"], told["with"])
         except subprocess.CalledProcessError as error:
             last = (error.stderr.strip().splitlines() or [f"exit status {error.returncode}"])[-1]
-            reason = f"{python}: {last}"
+            reasons.append(f"{python}: {last}")
         except (OSError, subprocess.TimeoutExpired, ValueError, KeyError, IndexError) as error:
-            reason = f"{python}: {error}"
-    return {"bytes_per_s": None, "reason": f"memory bandwidth was not measured: {reason}"}
+            reasons.append(f"{python}: {error}")
+    why = "; ".join(reasons) or "no interpreter with torch"
+    return {"bytes_per_s": None, "reason": f"memory bandwidth was not measured: {why}"}
 
 
 def _interpreters(planned: Sequence[PlannedArm]) -> Iterator[tuple[str, Mapping[str, str]]]:
