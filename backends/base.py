@@ -267,12 +267,13 @@ class SpecRecord:
 def conditions(spec: ServeSpec) -> dict[str, str]:
     """What every plan of museorch fixes in the same way on all engines.
 
-    An engine argument can undo it, so arms that pass any are told apart by them.
+    An engine argument or a variable can undo it, so arms that set any are told apart by them.
     """
+    variables = [f"{name}={value}" for name, value in sorted(spec.extra_env.items())]
     return {
         "prefix_cache": "on" if spec.purpose == "serve" else "off",
         "graph_mode": "none (CPU)" if spec.device == "cpu" else "engine default",
-        "engine_args": " ".join(spec.extra_args),
+        "engine_args": " ".join([*variables, *spec.extra_args]),
     }
 
 

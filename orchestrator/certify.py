@@ -36,7 +36,7 @@ CONDITIONS: Mapping[str, str] = {
     "threads": "CPU threads",
     "prefix_cache": "state of the prefix cache",
     "graph_mode": "eager or graphs",
-    "engine_args": "further engine arguments of the recipe",
+    "engine_args": "further engine arguments and variables of the recipe",
     "prompts": "hash of the prompts' token ids",
     "sampling": "temperature, top-p, top-k and seeds, as sent",
     "stop": "stop rule, end tokens and output length",
