@@ -2,36 +2,36 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Sequence
 from typing import Any
 
-from orchestrator.report import between, markdown, safe
-
-WIDTH = 80
+from orchestrator.report import between, markdown, safe, words
+from orchestrator.report.terminal import hang
 
 
 def text(runs: Sequence[between.Run]) -> str:
     """For a terminal of 80 columns."""
-    blocks = [
-        "\n".join(
-            line
-            for row in between.overview(runs).rows
-            for line in _hang(", ".join(cell.text for cell in row))
-        )
+    told = [
+        f"{name.text}: {recipe.text}, {started.text}, {state.text}"
+        for name, recipe, started, _, _, state in between.overview(runs).rows
     ]
-    arms = between.metrics(runs)
-    for place in dict.fromkeys(row[1].text for row in arms.rows):
-        rows = [row for row in arms.rows if row[1].text == place]
-        head = f"{'arm':20} {'run':12}" + "".join(f"{name:>9}" for name in SHORT)
-        cells = (
-            f"{arm.text:20.20} {run.text:12.12}" + "".join(f"{cell.text:>9}" for cell in values)
-            for arm, _, run, *values in rows
-        )
-        blocks.append("\n".join([place, head, *cells]))
+    blocks = ["\n".join(line for text in (*told, *between.answers(runs)) for line in hang(text))]
     found = safe.inert(between.comparisons(runs))
-    lines = [line for sentence in between.sentences(found) for line in _hang(sentence)]
-    return "\n\n".join([*blocks, "\n".join(lines) or NOTHING]) + "\n"
+    arms = between.metrics(runs)
+    for mode, concurrency in between.phases(runs):
+        place = safe.plain(f"{mode}, {concurrency} at a time")
+        head = f"{'arm':20} {'run':12}" + "".join(f"{name:>9}" for name in SHORT)
+        cells = [
+            f"{arm.text:20.20} {run.text:12.12}" + "".join(f"{cell.text:>9}" for cell in values)
+            for arm, where, run, *values in arms.rows
+            if where.text == place
+        ]
+        blocks.append("\n".join([place, head, *cells]))
+        mine = (row for row in found if (row["mode"], row["concurrency"]) == (mode, concurrency))
+        verdicts = [line for row in mine for line in hang(words.sentence(row, {}))]
+        if verdicts:
+            blocks.append("\n".join(verdicts))
+    return "\n\n".join([*blocks, *([] if found else [NOTHING])]) + "\n"
 
 
 SHORT = ("tok/s", "TTFT ms", "TPOT ms", "tau", "step ms")
@@ -40,10 +40,10 @@ NOTHING = "These runs share no arm, mode and concurrency, so there is nothing to
 
 def as_markdown(runs: Sequence[between.Run]) -> str:
     rows = safe.inert(between.comparisons(runs))
-    lines = [f"- {safe.markdown(sentence)}" for sentence in between.sentences(rows)]
+    told = [*between.answers(runs), *(between.sentences(rows) if rows else [NOTHING])]
     blocks = [
         "# Runs side by side",
-        "\n".join(lines) or NOTHING,
+        "\n".join(f"- {safe.markdown(sentence)}" for sentence in told),
         markdown.table(between.overview(runs)),
         markdown.table(between.metrics(runs)),
     ]
@@ -59,7 +59,3 @@ def as_json(runs: Sequence[between.Run]) -> dict[str, Any]:
         ],
         "comparisons": between.comparisons(runs),
     }
-
-
-def _hang(sentence: str) -> list[str]:
-    return textwrap.wrap(sentence, WIDTH, subsequent_indent="  ")

@@ -56,7 +56,8 @@ def arms(result: Mapping[str, Any], phase: Phase) -> Table:
         if mode is not None
         for name, metric in mode["metrics"].items()
     }
-    shown = [entry for entry in words.METRICS if entry[0] in units]
+    split = any(_split(mode) for _, mode in found)
+    shown = [e for e in words.METRICS if e[0] in units and (split or e[0] != "target_time_ms")]
     columns += [label + _unit(units[name]) for name, label, _ in shown]
     rows = []
     for arm, mode in found:
@@ -69,6 +70,11 @@ def arms(result: Mapping[str, Any], phase: Phase) -> Table:
             row.append(num(metric["value"], decimals, metric.get("reason")))
         rows.append(tuple(row))
     return _filled(Table("Arms", tuple(columns), tuple(rows)), columns[2:])
+
+
+def _split(mode: Mapping[str, Any] | None) -> bool:
+    """Whether the time of drafting is known, so that the rest of a step is news."""
+    return mode is not None and mode["metrics"]["draft_time_ms"]["value"] is not None
 
 
 def _unit(unit: str) -> str:

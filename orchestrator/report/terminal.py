@@ -29,16 +29,16 @@ def render(result: Mapping[str, Any]) -> str:
         blocks.append("\n".join(_table(result, mode, concurrency)))
         verdicts = list(_verdicts(result, mode, concurrency))
         if verdicts:
-            verdicts += _hang(words.floor_sentence(result, (mode, concurrency)))
+            verdicts += hang(words.floor_sentence(result, (mode, concurrency)))
         for split in bridge.sentences(result, (mode, concurrency)):
-            verdicts += _hang(split)
+            verdicts += hang(split)
         for cost in verification.sentences(result, (mode, concurrency)):
-            verdicts += _hang(cost)
+            verdicts += hang(cost)
         for line in roofline.brief(result, (mode, concurrency)):
-            verdicts += _hang(line)
+            verdicts += hang(line)
         if verdicts:
             blocks.append("\n".join(verdicts))
-    started = [part for line in roofline.startup(result) for part in _hang(line)]
+    started = [part for line in roofline.startup(result) for part in hang(line)]
     notes = [*_failures(result), *_audit(result), *_drift(result), *started]
     if notes:
         blocks.append("\n".join(notes))
@@ -56,7 +56,7 @@ def _head(result: Mapping[str, Any]) -> Iterator[str]:
         WIDTH,
     )
     for label in labels(result):
-        yield from _hang(label)
+        yield from hang(label)
 
 
 def _phases(result: Mapping[str, Any]) -> list[tuple[str, int]]:
@@ -94,12 +94,10 @@ def _table(result: Mapping[str, Any], mode: str, concurrency: int) -> Iterator[s
 
 
 def _verdicts(result: Mapping[str, Any], mode: str, concurrency: int) -> Iterator[str]:
-    for row in result["comparisons"]:
-        if (row["mode"], row["concurrency"]) != (mode, concurrency):
-            continue
+    for row in words.in_order(result, (mode, concurrency)):
         pair = f"{row['a']} against {row['b']}: "
         if row["verdict"] == "refused":
-            yield from _hang(pair + "refused. " + _refusal(row))
+            yield from hang(pair + "refused. " + _refusal(row))
             continue
         low, high = row["interval"]
         span = f"95 % interval {words.ratio(low)} to {words.ratio(high)}"
@@ -117,7 +115,7 @@ def _verdicts(result: Mapping[str, Any], mode: str, concurrency: int) -> Iterato
                 text += (
                     f", of it {words.ratio(target)} verification x {words.ratio(draft)} drafting"
                 )
-        yield from _hang(f"{text}; {row['reason']}" if row["reason"] else text)
+        yield from hang(f"{text}; {row['reason']}" if row["reason"] else text)
 
 
 def _refusal(row: Mapping[str, Any]) -> str:
@@ -133,25 +131,28 @@ def _refusal(row: Mapping[str, Any]) -> str:
 def _failures(result: Mapping[str, Any]) -> Iterator[str]:
     for arm in result["arms"]:
         if arm["status"] != "ok":
-            yield from _hang(f"{arm['id']} {arm['status']}: {arm['reason']}")
+            yield from hang(f"{arm['id']} {arm['status']}: {arm['reason']}")
         for mode in arm["modes"]:
             for problem in mode["problems"]:
-                yield from _hang(f"! {arm['id']}, {mode['mode']}: {problem}")
+                yield from hang(f"! {arm['id']}, {mode['mode']}: {problem}")
 
 
 def _audit(result: Mapping[str, Any]) -> Iterator[str]:
     for line in audit.lines(result):
-        yield from _hang(line, "    ")
+        yield from hang(line, "    ")
 
 
 def _drift(result: Mapping[str, Any]) -> Iterator[str]:
     for row in result["drift"]:
         low, high = row["interval"]
-        yield from _hang(
+        yield from hang(
             f"Drift: {row['arm']}, {row['mode']}, last over first turn {row['ratio']:.3f} "
             f"({low:.3f} to {high:.3f})"
         )
 
 
-def _hang(text: str, indent: str = "  ") -> list[str]:
-    return textwrap.wrap(text, WIDTH, subsequent_indent=indent, break_on_hyphens=False) or [text]
+def hang(text: str, indent: str = "  ") -> list[str]:
+    """Lines of at most WIDTH; a number stays with its per cent sign."""
+    kept = text.replace(" %", "\u00a0%")
+    lines = textwrap.wrap(kept, WIDTH, subsequent_indent=indent, break_on_hyphens=False)
+    return [line.replace("\u00a0", " ") for line in lines] or [text]
