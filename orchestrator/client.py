@@ -14,15 +14,17 @@ import time
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, ParamSpec, TypeVar
 
 import httpx
 import orjson
 
 from backends.base import Backend, Call, Request
+from orchestrator.client_floor import Floor, metered
 from orchestrator.recording import PhaseContext, Recording, to_sample
 from orchestrator.sample import Sample
-from orchestrator.transport import EXTENSION, StampingTransport
+from orchestrator.transport import EXTENSION, PacedSelector, StampingTransport
 
 __all__ = ["PhaseContext", "run_phase", "run_requests"]
 
@@ -46,12 +48,14 @@ async def run_requests(
     should_stop: Callable[[], bool],
     timeout_s: float,
     headers: Mapping[str, str] | None = None,
+    on_floor: Callable[[Floor], None] = lambda _: None,
 ) -> list[Sample]:
     """Send `requests` in order, `concurrency` at a time; samples come in order of completion.
 
     Every request that was sent to its end gives a Sample, with `error` set when it failed or took
     longer than `timeout_s`. `should_stop` is asked before each; when it says yes, no more are sent.
-    `on_sample` runs in another thread, one call at a time; what it raises ends the phase.
+    `on_sample` runs in another thread, one call at a time; what it raises ends the phase. At the
+    end `on_floor` is told what the client itself cost.
     """
     pending = iter(requests)
     parsed: list[Future[Sample]] = []
@@ -59,6 +63,7 @@ async def run_requests(
 
     def keep(recording: Recording) -> Sample:
         try:
+            meter.add(recording)
             sample = to_sample(recording, backend, context, concurrency)
             on_sample(sample)
         except BaseException:
@@ -67,21 +72,34 @@ async def run_requests(
         return sample
 
     async def slot(client: httpx.AsyncClient) -> None:
+        free_ns = began_ns
         for request in pending:
             if should_stop() or broken.is_set():
                 return
-            recording = Recording(request, began_ns=time.monotonic_ns())
+            recording = Recording(request, free_ns)
             await _send(client, backend.call(request, model), recording, timeout_s)
+            free_ns = recording.ended_ns
             parsed.append(parser.submit(keep, recording))
 
-    with _undisturbed(), ThreadPoolExecutor(1, "samples") as parser:
+    slots = min(concurrency, len(requests))
+    with (
+        _undisturbed(),
+        metered(slots, on_floor) as meter,
+        ThreadPoolExecutor(1, "samples") as parser,
+    ):
         async with _client(base_url, headers) as client:
-            await asyncio.gather(*(slot(client) for _ in range(min(concurrency, len(requests)))))
+            began_ns = time.monotonic_ns()
+            await asyncio.gather(*(slot(client) for _ in range(slots)))
         return [await asyncio.wrap_future(sample) for sample in parsed]
 
 
 def _blocking(run: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, T]:
-    return lambda *args, **kwargs: asyncio.run(run(*args, **kwargs))
+    def blocking(*args: P.args, **kwargs: P.kwargs) -> T:
+        loop = partial(asyncio.SelectorEventLoop, PacedSelector())
+        with asyncio.Runner(loop_factory=loop) as runner:
+            return runner.run(run(*args, **kwargs))
+
+    return blocking
 
 
 run_phase = _blocking(run_requests)

@@ -28,7 +28,8 @@ class Recording:
     """One request as the hot path leaves it."""
 
     request: Request
-    began_ns: int
+    free_ns: int
+    """When there was a free slot for it."""
     stamps: Stamps = field(default_factory=Stamps)
     ended_ns: int = 0
     status: int | None = None
@@ -85,7 +86,7 @@ def to_sample(
         repeat=context.repeat,
         seed=request.seed,
         prompt_tokens=len(request.prompt_ids),
-        t_send_ns=sent if sent is not None else recording.began_ns,
+        t_send_ns=sent if sent is not None else recording.free_ns,
         chunks=tuple(chunks),
         t_end_ns=recording.ended_ns,
         finish=finish,

@@ -6,15 +6,16 @@ with the arrival of the bytes that completed it, however the network cut them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
+DATA = b"data: "
 DONE = b"[DONE]"
 """Data of the event by which OpenAI-style servers end a stream."""
 
 _BOM = b"\xef\xbb\xbf"
 
 
-def events(raw: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, bytes]]:
+def events(raw: Sequence[tuple[int, bytes]]) -> Iterator[tuple[int, bytes]]:
     """(arrival ns, data) of every complete event in `raw`, up to [DONE], which is left out.
 
     Rules of the WHATWG event-stream format: lines end in CR, LF or CRLF; a line starting with a
@@ -22,17 +23,21 @@ def events(raw: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, bytes]]:
     ends is dropped; events without data are none.
     """
     rest = b""
-    for at, part in _with_lf(raw):
-        blocks = (rest + part).split(b"\n\n")
-        rest = blocks.pop()
-        for block in blocks:
-            # Nearly all are one line of data.
-            simple = block.startswith(b"data: ") and b"\n" not in block
-            data = block[6:] if simple else _data(block)
+    for at, part in _with_lf(raw) if any(b"\r" in part for _, part in raw) else raw:
+        if not rest and _is_one_line(part):
+            found = [part[len(DATA) : -2]]
+        else:
+            *blocks, rest = (rest + part).split(b"\n\n")
+            found = [data for data in map(_data, blocks) if data is not None]
+        for data in found:
             if data == DONE:
                 return
-            if data is not None:
-                yield at, data
+            yield at, data
+
+
+def _is_one_line(part: bytes) -> bool:
+    """Nearly every piece is a whole event, and its data one line."""
+    return part.startswith(DATA) and part.find(b"\n") == len(part) - 2 and part.endswith(b"\n")
 
 
 def _with_lf(raw: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, bytes]]:

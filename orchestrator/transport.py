@@ -1,24 +1,39 @@
 """httpx's transport for streams that are measured.
 
 httpx's own hands every piece of a body up through a task and six layers, which costs more than all
-the rest of the client. Here asyncio's protocol stamps and stores the pieces, and httpx gets the
-response when it has ended. What was measured: docs/dependencies.md.
+the rest of the client. Here one callback reads a socket and stores what came, and httpx gets its
+response when that has ended. What was measured: docs/measurements/client.md.
+
+The kernel stamps what arrives, so reading late does no harm, and need not happen for every token.
 """
 
 from __future__ import annotations
 
 import asyncio
+import selectors
+import socket
+import struct
+import sys
 import time
+from array import array
 from dataclasses import dataclass, field
 
 import httptools
 import httpx
 
+EXTENSION = "stamps"
+"""Of a httpx.Request: the Stamps to fill in."""
+PAUSE_S = 0.0005
+"""How long a busy loop leaves the sockets alone. A stream's chunks that come closer than this get
+the stamp of the last of them."""
 READ_BYTES = 65536
 LENGTH_HEADERS = {b"content-length", b"transfer-encoding"}
 """Without either, a response ends where its connection does."""
-EXTENSION = "stamps"
-"""Of a httpx.Request: the Stamps to fill in."""
+SO_TIMESTAMPNS = 35
+"""Of Linux: asks for a control message (struct timespec, of the realtime clock) with each read."""
+TIMESPEC = struct.Struct("@qq")
+MAX_LAG_NS = 10**10
+"""A stamp further back means that the realtime clock was set."""
 
 
 @dataclass
@@ -29,91 +44,109 @@ class Stamps:
     """When the request was handed to the socket; None when there was no connection."""
     body: list[tuple[int, bytes]] = field(default_factory=list)
     """(arrival, bytes) of each piece of the response's body."""
+    lags_ns: array[int] = field(default_factory=lambda: array("q"))
+    """From arrival to reading, of every read whose arrival the kernel told."""
 
 
 class StampingTransport(httpx.AsyncBaseTransport):
-    """HTTP/1.1 with a connection per request: llama-server closes some kept ones on reuse.
+    """HTTP/1.1 without TLS, a connection per request: llama-server closes some kept ones on reuse.
 
     Raises httpx's ConnectError, ConnectTimeout, ReadError and RemoteProtocolError. What had arrived
     by then is in the request's Stamps.
     """
 
     def __init__(self, base_url: str) -> None:
-        # Loading a certificate store takes a while, and plain HTTP has no use for it.
-        secure = base_url.startswith("https:")
-        self._tls = httpx.create_ssl_context(trust_env=False) if secure else None
+        url = httpx.URL(base_url)
+        if url.scheme != "http":
+            raise httpx.UnsupportedProtocol(f"{url.scheme}: is not http:")
+        port = url.port if url.port is not None else 80
+        self._at = socket.getaddrinfo(url.host, port, type=socket.SOCK_STREAM)[0]
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         stamps: Stamps = request.extensions[EXTENSION]
-        exchange = await self._connect(request, stamps)
-        try:
-            exchange.send(request)
-            await exchange.done
-        finally:
-            exchange.transport.abort()
+        loop, head = asyncio.get_running_loop(), _head(request)
+        with socket.socket(self._at[0], socket.SOCK_STREAM) as sock:
+            await self._connect(sock, request)
+            exchange = _Exchange(sock, stamps, loop.create_future())
+            stamps.sent_ns = time.monotonic_ns()
+            try:
+                await loop.sock_sendall(sock, head + request.content)
+                loop.add_reader(sock, exchange.read)
+                await exchange.done
+            except OSError as error:
+                raise httpx.ReadError(error.strerror or str(error)) from error
+            finally:
+                loop.remove_reader(sock)
         return httpx.Response(exchange.parser.get_status_code())
 
-    async def _connect(self, request: httpx.Request, stamps: Stamps) -> _Exchange:
-        loop, url = asyncio.get_running_loop(), request.url
-        port = url.port if url.port is not None else (443 if self._tls else 80)
+    async def _connect(self, sock: socket.socket, request: httpx.Request) -> None:
+        sock.setblocking(False)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if sys.platform == "linux":
+            sock.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
         try:
             async with asyncio.timeout(request.extensions["timeout"]["connect"]):
-                _, exchange = await loop.create_connection(
-                    lambda: _Exchange(loop, stamps), url.host, port, ssl=self._tls
-                )
+                await asyncio.get_running_loop().sock_connect(sock, self._at[4])
         except TimeoutError as error:
-            raise httpx.ConnectTimeout("timed out", request=request) from error
+            raise httpx.ConnectTimeout("timed out") from error
         except OSError as error:
-            raise httpx.ConnectError(error.strerror or str(error), request=request) from error
-        return exchange
+            raise httpx.ConnectError(error.strerror or str(error)) from error
 
 
-class _Exchange(asyncio.BufferedProtocol):
-    """One request and its response.
+def _head(request: httpx.Request) -> bytes:
+    lines = [b"%b %b HTTP/1.1" % (request.method.encode(), request.url.raw_path)]
+    lines += [b"%b: %b" % header for header in request.headers.raw]
+    return b"\r\n".join((*lines, b"", b""))
 
-    Its own buffer is read into, since asyncio would allocate 256 KiB for every read. Nothing of
-    what is read stays in it, so all exchanges share it.
-    """
+
+class _Exchange:
+    """The response to one request. All share a buffer, since nothing read stays in it."""
 
     _buffer = memoryview(bytearray(READ_BYTES))
-    transport: asyncio.Transport
+    _buffers = (_buffer,)
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, stamps: Stamps) -> None:
-        self.done: asyncio.Future[None] = loop.create_future()
-        self._framed = self._until_closed = False
+    def __init__(self, sock: socket.socket, stamps: Stamps, done: asyncio.Future[None]) -> None:
+        self.done = done
         self.parser = httptools.HttpResponseParser(self)
-        self._feed, self._keep, self._now = self.parser.feed_data, stamps.body.append, 0
-        self._stamps = stamps
+        self._receive, self._feed = sock.recvmsg_into, self.parser.feed_data
+        self._keep, self._lag = stamps.body.append, stamps.lags_ns.append
+        # The largest of a few, since being interrupted between the two makes it smaller.
+        self._clock_ns = max(time.time_ns() - time.monotonic_ns() for _ in range(5))
+        self._at = 0
+        self._framed = self._until_closed = False
 
-    def send(self, request: httpx.Request) -> None:
-        lines = [b"%b %b HTTP/1.1" % (request.method.encode(), request.url.raw_path)]
-        lines += [b"%b: %b" % pair for pair in request.headers.raw]
-        self._stamps.sent_ns = time.monotonic_ns()
-        self.transport.write(b"\r\n".join((*lines, b"", request.content)))
-
-    # What asyncio calls.
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self.transport = transport
-
-    def get_buffer(self, _: int) -> memoryview:
-        return self._buffer
-
-    def buffer_updated(self, size: int) -> None:
-        self._now = time.monotonic_ns()
+    def read(self) -> None:
+        """The loop calls this when there is something to read."""
+        try:
+            size, told, _, _ = self._receive(self._buffers, 64)
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError as error:
+            self._end(httpx.ReadError(error.strerror or str(error)))
+            return
+        if not size:
+            broken = httpx.RemoteProtocolError("the server closed the connection too early")
+            self._end(None if self._until_closed else broken)
+            return
+        self._at = time.monotonic_ns()
+        if told:
+            seconds, rest = TIMESPEC.unpack(told[0][2])
+            lag = self._at - (seconds * 10**9 + rest - self._clock_ns)
+            if 0 <= lag < MAX_LAG_NS:
+                self._lag(lag)
+                self._at -= lag
         try:
             self._feed(self._buffer[:size])
         except httptools.HttpParserError as error:
-            self._fail(httpx.RemoteProtocolError(f"not HTTP: {error}"))
+            self._end(httpx.RemoteProtocolError(f"not HTTP: {error}"))
 
-    def connection_lost(self, error: Exception | None) -> None:
-        if error is not None:
-            self._fail(httpx.ReadError(str(error)))
-        elif self._until_closed:
-            self.on_message_complete()
+    def _end(self, error: httpx.TransportError | None) -> None:
+        if self.done.done():
+            return
+        if error is None:
+            self.done.set_result(None)
         else:
-            self._fail(httpx.RemoteProtocolError("the server closed the connection too early"))
+            self.done.set_exception(error)
 
     # What httptools calls.
 
@@ -124,12 +157,26 @@ class _Exchange(asyncio.BufferedProtocol):
         self._until_closed = not self._framed
 
     def on_body(self, body: bytes) -> None:
-        self._keep((self._now, body))
+        self._keep((self._at, body))
 
     def on_message_complete(self) -> None:
-        if not self.done.done():
-            self.done.set_result(None)
+        self._end(None)
 
-    def _fail(self, error: httpx.TransportError) -> None:
-        if not self.done.done():
-            self.done.set_exception(error)
+
+class PacedSelector(selectors.DefaultSelector):
+    """Lets arrivals gather while there are many: a process that wakes for each pays most for that.
+
+    The first one after a quiet while is not kept waiting.
+    """
+
+    _busy = False
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        if timeout is not None and timeout <= 0:
+            return super().select(timeout)
+        if self._busy:
+            time.sleep(PAUSE_S)
+        before = time.monotonic()
+        ready = super().select(timeout)
+        self._busy = time.monotonic() - before < PAUSE_S
+        return ready
