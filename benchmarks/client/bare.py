@@ -8,7 +8,7 @@ Shows what any client in Python pays, and that the mock holds the rates it is as
 from __future__ import annotations
 
 import json
-import selectors
+import select
 import socket
 import sys
 import time
@@ -42,16 +42,18 @@ def main() -> None:
     request = (head + body).encode()
     records = []
     to_send = int(requests)
-    with selectors.DefaultSelector() as selector:
+    streams: dict[int, Stream] = {}
+    with select.epoll() as epoll:
         for _ in range(min(int(concurrency), to_send)):
             stream = Stream(socket.create_connection((host, int(port))))
-            selector.register(stream.sock, selectors.EVENT_READ, stream)
+            streams[stream.sock.fileno()] = stream
+            epoll.register(stream.sock, select.EPOLLIN)
             stream.send(request)
             to_send -= 1
-        while selector.get_map():
-            for key, _ in selector.select():
-                stream = key.data
-                part = stream.sock.recv(1 << 18)
+        while streams:
+            for handle, _ in epoll.poll():
+                stream = streams[handle]
+                part = stream.sock.recv(1 << 16)
                 stream.parts.append((time.monotonic(), part))
                 if part and not part.endswith(END):
                     continue
@@ -60,8 +62,8 @@ def main() -> None:
                     to_send -= 1
                     stream.send(request)
                 else:
-                    selector.unregister(stream.sock)
-                    stream.sock.close()
+                    epoll.unregister(handle)
+                    streams.pop(handle).sock.close()
     (Path(folder) / "records.json").write_text(json.dumps(records), encoding="utf-8")
 
 

@@ -39,6 +39,8 @@ class Run:
     truth: list[Told]
     cpu_s: float
     """User and system time of the client with all its processes, start-up included."""
+    user_s: float
+    """The user part of it; the rest is the kernel's."""
     wall_s: float
     late_ms: tuple[float, float]
     """How late the mock's writes were: 99th percentile, largest."""
@@ -87,14 +89,15 @@ def drive(url: str, client: Client, concurrency: int, rungs: Sequence[Rung]) -> 
         home.mkdir(parents=True, exist_ok=True)
         env = {**os.environ, "HOME": str(home), **client.env}
         began = time.monotonic()
-        cpu_s, problem = _timed(argv, env, Path(folder) / "output.txt")
+        user_s, system_s, problem = _timed(argv, env, Path(folder) / "output.txt")
         wall_s = time.monotonic() - began
         log = http.get(f"{url}/mock/log", timeout=60).json()
         truth = of_mock(log, [rung.per_chunk for rung in rungs])
         return Run(
             told=plain(problem) if problem is not None else _read(client, load),
-            truth=[told(rung, client.formula) for rung in truth if rung],
-            cpu_s=cpu_s,
+            truth=[told(rung, client.formula, concurrency) for rung in truth if rung],
+            cpu_s=user_s + system_s,
+            user_s=user_s,
             wall_s=wall_s,
             late_ms=lateness_ms(log) if log else (0.0, 0.0),
             command=plain(shlex.join(argv)),
@@ -104,12 +107,14 @@ def drive(url: str, client: Client, concurrency: int, rungs: Sequence[Rung]) -> 
 def _read(client: Client, load: Load) -> list[Told] | str:
     try:
         return client.read(load)
-    except (OSError, KeyError, IndexError, TypeError, ValueError) as error:
+    except (OSError, LookupError, TypeError, ValueError, ArithmeticError) as error:
         return f"its results cannot be read: {type(error).__name__}: {error}"
 
 
-def _timed(argv: Sequence[str], env: dict[str, str], output: Path) -> tuple[float, str | None]:
-    """CPU seconds of the process and all below it, and why it failed if it did.
+def _timed(
+    argv: Sequence[str], env: dict[str, str], output: Path
+) -> tuple[float, float, str | None]:
+    """User and system seconds of the process and all below it, and why it failed if it did.
 
     Processes it leaves behind become children of this one, so that their time is told too.
     """
@@ -137,7 +142,7 @@ def _timed(argv: Sequence[str], env: dict[str, str], output: Path) -> tuple[floa
             said = file.read().decode(errors="replace").strip().splitlines() or ["nothing"]
             problem = f"exit status {status}: {said[-1][:300]}"
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, problem
+    return after.ru_utime - before.ru_utime, after.ru_stime - before.ru_stime, problem
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

@@ -119,6 +119,7 @@ class Mock:
 
     def configure(self, scenario: Scenario) -> None:
         self.scenario = scenario
+        self.heap.clear()
         self.ladder = [n for n, rung in enumerate(scenario.rungs) for _ in range(rung.requests)]
         self.offsets = [rung.offsets() for rung in scenario.rungs]
         self.log: list[Stream] = []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 Result = Mapping[str, Any]
@@ -24,6 +25,7 @@ COST_SHARE = 0.5
 def page(result: Result) -> str:
     """The whole page."""
     machine = result["machine"]
+    late = max(row["mock_late_p99_ms"] for row in result["matrix"])
     method = f"""\
 # What the client costs, and how right it is
 
@@ -34,8 +36,8 @@ Made by `make bench-client`, for which nothing else may run; it took {result["se
 
 - The server is `benchmarks/client/mock.py`: prepared bytes, every write at a deadline fixed in \
 advance. It stamps each write as it makes it, and errors are against these stamps, not against the \
-plan. It has core {machine["mock_core"]}; the client with all its processes has core \
-{machine["client_core"]}.
+plan; in the matrix, 99 % of the writes of a run were less than {late:.2f} ms late. It has core \
+{machine["mock_core"]}; the client with all its processes has core {machine["client_core"]}.
 - Every load is tried on one client after the other before the next load. TTFT and TPOT are means \
 over the requests of a load, from what each tool wrote to its own results. The truth of a tool's \
 TPOT and rate is computed by that tool's formula: llama-benchy leaves the tokens of the first \
@@ -67,18 +69,18 @@ def tables(result: Result) -> str:
     return "\n".join(parts)
 
 
-def costs(result: Result) -> dict[str, list[float]]:
+def costs(result: Result, key: str = "us_per_token") -> dict[str, list[float]]:
     """Microseconds a token of each client, one for each repeat that worked."""
     found: dict[str, list[float]] = {}
     for row in result["cost"]:
-        if row["us_per_token"] is not None:
-            found.setdefault(row["client"], []).append(row["us_per_token"])
+        if row[key] is not None:
+            found.setdefault(row["client"], []).append(row[key])
     return found
 
 
 def _asked(result: Result) -> str:
     peers = {client["name"] for client in result["clients"] if client["peer"]}
-    mean = {name: sum(values) / len(values) for name, values in costs(result).items()}
+    mean = {name: fmean(values) for name, values in costs(result).items()}
     best = min(((mean[name], name) for name in peers & set(mean)), default=None)
     share = mean[OWN] / best[0] if best is not None and OWN in mean else None
     rows = [row for row in _own_rows(result) if row["truth"] and row["truth"]["rate"] <= LIMIT_RATE]
@@ -117,21 +119,20 @@ def _own_rows(result: Result) -> list[Mapping[str, Any]]:
 
 
 def _cost(result: Result) -> str:
-    found = costs(result)
+    found, user = costs(result), costs(result, "user_us_per_token")
     rows = []
     for client in result["clients"]:
         name = client["name"]
-        values = found.get(name, [])
         starts = [
             row["small"]["cpu_s"] - row["us_per_token"] * row["small"]["tokens"] / 1e6
             for row in result["cost"]
             if row["client"] == name and row["us_per_token"] is not None
         ]
-        mean = sum(values) / len(values) if values else None
-        start = sum(starts) / len(starts) if starts else None
-        single = ", ".join(f"{value:.1f}" for value in values) or DASH
-        rows.append((name, client["version"], _number(mean, 1), single, _number(start, 1)))
-    return _table(("client", "version", "µs a token", "single runs", "start-up, CPU s"), rows)
+        single = ", ".join(f"{value:.1f}" for value in found.get(name, [])) or DASH
+        means = (_mean(found.get(name)), _mean(user.get(name)), _mean(starts))
+        rows.append((name, client["version"], *(_number(mean, 1) for mean in means), single))
+    head = ("client", "version", "µs a token", "of it user", "start-up, CPU s", "single runs, µs")
+    return _table(head, rows)
 
 
 def _ladder(result: Result) -> str:
@@ -139,7 +140,7 @@ def _ladder(result: Result) -> str:
     for climb in result["ladder"]:
         reasons = [row["reason"] for row in climb["rungs"] if row["reason"]]
         top = climb["rungs"][-1]["truth"]
-        every = climb["highest_rate"] is not None and climb["highest_rate"] == top["rate"]
+        every = top is not None and climb["highest_rate"] == top["rate"]
         note = reasons[0] if reasons else "every rate that was tried" if every else ""
         rows.append((climb["client"], _number(climb["highest_rate"], 0), note))
     return _table(("client", "tokens/s", ""), rows)
@@ -182,6 +183,10 @@ def _commands(result: Result) -> str:
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     lines = [head, ["---"] * len(head), *rows]
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def _mean(values: Sequence[float] | None) -> float | None:
+    return fmean(values) if values else None
 
 
 def _number(value: float | None, digits: int) -> str:

@@ -14,67 +14,22 @@ import platform
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 from backends.errors import InputError, MuseorchError
 from benchmarks.client import page, peers
 from benchmarks.client.drive import CLIENT_CORE, MOCK_CORE, Run, drive, mock
+from benchmarks.client.loads import FULL, QUICK, Sizes, cells, ladder
 from benchmarks.client.mock import Rung
 from benchmarks.client.peers import Client
 from benchmarks.client.truth import Told
 
 LIMIT = 0.01
 """The error up to which a rate counts as measured."""
-
-
-@dataclass(frozen=True)
-class Sizes:
-    """How much of everything. Chunks a second are those of all streams together."""
-
-    streams: tuple[int, ...] = (1, 16, 64, 256)
-    per_chunk: tuple[int, ...] = (1, 4, 16)
-    chunk_rate: float = 6400.0
-    stream_chunk_rate: float = 400.0
-    """No stream is faster than this."""
-    seconds: float = 2.0
-    """Of streaming in each cell of the matrix, and in each rung of the ladder half of it."""
-    ladder: tuple[float, ...] = (2e3, 4e3, 6e3, 8e3, 11e3, 16e3, 22e3, 32e3, 45e3, 64e3)
-    ladder_streams: int = 16
-    cost_tokens: int = 512
-    cost_rounds: tuple[int, int] = (1, 8)
-    """Requests of each stream in the small and in the large run."""
-    cost_repeats: int = 2
-
-
-QUICK = Sizes(
-    streams=(4,),
-    per_chunk=(1, 4),
-    chunk_rate=800.0,
-    seconds=0.2,
-    ladder=(1e3, 2e3),
-    ladder_streams=4,
-    cost_tokens=32,
-    cost_rounds=(1, 2),
-    cost_repeats=1,
-)
-
-
-def cells(sizes: Sizes, streams: int) -> list[Rung]:
-    """One rung for each number of tokens a chunk. Few streams take several rounds."""
-    rate = min(sizes.stream_chunk_rate, sizes.chunk_rate / streams)
-    rounds = max(1, min(4, 32 // streams))
-    chunks = max(8, round(rate * sizes.seconds / rounds))
-    return [Rung(streams * rounds, chunks * n, rate * n, n) for n in sizes.per_chunk]
-
-
-def ladder(sizes: Sizes) -> list[Rung]:
-    streams = sizes.ladder_streams
-    return [
-        Rung(streams, max(8, round(rate / streams * sizes.seconds / 2)), rate / streams)
-        for rate in sizes.ladder
-    ]
+BUSY = 0.5
+"""Load average above which the machine is not quiet."""
 
 
 def errors(told: Told, truth: Told) -> dict[str, float]:
@@ -165,10 +120,12 @@ def cost(url: str, clients: Sequence[Client], sizes: Sizes) -> list[dict[str, An
         failed = [run.told for run in (small, large) if isinstance(run.told, str)]
         row: dict[str, Any] = {"client": client.name, "reason": failed[0] if failed else None}
         for name, run in (("small", small), ("large", large)):
-            row[name] = {"tokens": run.tokens, "cpu_s": run.cpu_s, "wall_s": run.wall_s}
-        row["us_per_token"] = None
+            row[name] = {"tokens": run.tokens, "cpu_s": run.cpu_s, "user_s": run.user_s}
+        row |= {"us_per_token": None, "user_us_per_token": None}
         if not failed:
-            row["us_per_token"] = 1e6 * (large.cpu_s - small.cpu_s) / (large.tokens - small.tokens)
+            per_token = 1e6 / (large.tokens - small.tokens)
+            row["us_per_token"] = per_token * (large.cpu_s - small.cpu_s)
+            row["user_us_per_token"] = per_token * (large.user_s - small.user_s)
         rows.append(row)
     return rows
 
@@ -207,13 +164,14 @@ def main() -> None:
     cores = os.sched_getaffinity(0)
     if not {CLIENT_CORE, MOCK_CORE} <= cores:
         raise InputError(f"cores {CLIENT_CORE} and {MOCK_CORE} are needed; there are {cores}.")
-    sizes = QUICK if options.quick else Sizes()
+    sizes = QUICK if options.quick else FULL
     if options.seconds is not None:
-        sizes = Sizes(seconds=options.seconds, cost_repeats=1)
+        sizes = replace(sizes, seconds=options.seconds, cost_repeats=1)
     before = machine()
-    clients = [peers.museorch()]
+    if before["load_before"] > BUSY and not options.quick:
+        print(f"load {before['load_before']}: others run, no number will be right", file=sys.stderr)
     there, missing = peers.found() if not options.quick else ([], {})
-    clients += there
+    clients = [peers.museorch(), *there]
     floors = [peers.museorch("sglang"), peers.museorch("llamacpp"), peers.bare()]
     if options.quick:
         floors = []
@@ -237,6 +195,7 @@ def main() -> None:
         **result,
         "seconds": round(time.monotonic() - began),
     }
+    result = json.loads(json.dumps(result), parse_float=lambda text: float(f"{float(text):.6g}"))
     options.out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     print(page.tables(result))
 

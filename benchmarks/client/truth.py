@@ -35,23 +35,26 @@ class Told:
     """Tokens a second."""
 
 
-def told(records: Sequence[Record], formula: Formula = "tokens") -> Told:
-    """The rate counts from the first start; by chunks, from the first chunk and without it."""
-    tokens = sum(record.tokens for record in records)
-    spent = [
-        record.first_tokens if formula == "chunks" else 1 for record in records
-    ]  # tokens that were there when the decoding time began
-    began = min(r.first if formula == "chunks" else r.start for r in records)
-    counted = tokens - sum(spent) if formula == "chunks" else tokens
+def told(records: Sequence[Record], formula: Formula = "tokens", batch: int = 0) -> Told:
+    """By tokens, the rate is that of the whole rung from its first start; by chunks, it is the
+    mean over batches of `batch` requests, from the first chunk of each batch and without it."""
+    chunks = formula == "chunks"
+    ordered = sorted(records, key=lambda record: record.start)
+    size = batch if chunks else len(records)
+    batches = [ordered[at : at + size] for at in range(0, len(ordered), size)]
     return Told(
         requests=len(records),
-        tokens=tokens,
+        tokens=sum(r.tokens for r in records),
         ttft_ms=1e3 * fmean(r.first - r.start for r in records),
         tpot_ms=1e3
         * fmean(
-            (r.last - r.first) / (r.tokens - gone) for r, gone in zip(records, spent, strict=True)
+            (r.last - r.first) / (r.tokens - (r.first_tokens if chunks else 1)) for r in records
         ),
-        rate=counted / (max(r.last for r in records) - began),
+        rate=fmean(
+            sum(r.tokens - (r.first_tokens if chunks else 0) for r in some)
+            / (max(r.last for r in some) - min(r.first if chunks else r.start for r in some))
+            for some in batches
+        ),
     )
 
 
@@ -67,8 +70,8 @@ def of_mock(log: Sequence[Mapping[str, Any]], per_chunk: Sequence[int]) -> list[
     """The mock's own stamps, by rung; what a tool sent besides is left out."""
     rungs: list[list[Record]] = [[] for _ in per_chunk]
     for line in log:
-        if (rung := line["rung"]) is not None:
-            sent = line["sent_ns"]
+        rung, sent = line["rung"], line["sent_ns"]
+        if rung is not None and sent:
             rungs[rung].append(
                 Record(
                     start=line["came_ns"] / 1e9,

@@ -46,7 +46,8 @@ def test_formulas() -> None:
     """Two streams of 9 tokens, 4 in the first chunk, 1 s to it and 1 s after it."""
     records = [Record(0.0, 1.0, 2.0, 9, 4), Record(0.5, 1.5, 2.5, 9, 4)]
     assert told(records) == Told(2, 18, 1000.0, 1000.0 / 8, 18 / 2.5)
-    assert told(records, "chunks") == Told(2, 18, 1000.0, 1000.0 / 5, 10 / 1.5)
+    assert told(records, "chunks", 2) == Told(2, 18, 1000.0, 1000.0 / 5, 10 / 1.5)
+    assert told(records, "chunks", 1).rate == 5.0
 
 
 def test_records_are_cut_into_rungs_by_their_start() -> None:
