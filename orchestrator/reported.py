@@ -36,7 +36,8 @@ def settle(
 ) -> tuple[dict[str, Any], dict[str, Source], list[str]]:
     """(conditions, where each comes from, contradictions in words).
 
-    `asked` holds every one of FIELDS as the plan set it.
+    `asked` holds every one of FIELDS as the plan set it, and the recipe's own engine_args. Those
+    come last, and what they change is wanted: then the report is taken, and contradicts nothing.
     """
     conditions = {name: found.get(name, asked[name]) for name in FIELDS}
     # One word for one state: a plan says `none (CPU)` where a server says `none`.
@@ -52,7 +53,9 @@ def settle(
     problems = [
         f"the server reports {name.replace('_', ' ')} {found[name]}, {asked[name]} was asked for"
         for name in FIELDS
-        if name in found and _contradicts(name, asked[name], conditions[name])
+        if name in found
+        and not asked.get("engine_args")
+        and _contradicts(name, asked[name], conditions[name])
     ]
     return conditions, sources, problems
 

@@ -101,6 +101,12 @@ def test_a_contradiction_is_told_with_both_sides() -> None:
     assert settle(ASKED, {"context_per_slot": 1024})[2] == []
 
 
+def test_arguments_of_the_recipe_may_change_what_is_set() -> None:
+    asked = {**ASKED, "engine_args": "--cache-type-k f16 --cache-type-v f16"}
+    conditions, sources, problems = settle(asked, {"kv_dtype": "f16"})
+    assert (conditions["kv_dtype"], sources["kv_dtype"], problems) == ("f16", "reported", [])
+
+
 def test_a_cpu_has_no_graphs_whoever_says_so() -> None:
     asked = {**ASKED, "graph_mode": "none (CPU)"}
     conditions, _, problems = settle(asked, {"graph_mode": "none"})
