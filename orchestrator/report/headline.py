@@ -29,9 +29,9 @@ def headlines(result: Mapping[str, Any]) -> Iterator[str]:
             continue
         place = [f"{mode}, {concurrency} at a time"] if several else []
         chosen = [f"best of {len(rows)}"] if len(rows) > 1 else []
-        where = ", ".join([*place, *chosen])
-        best = max(rows, key=lambda row: float(row["ratio"]))
-        yield (f"{where}: " if where else "") + words.sentence(best, names)
+        where = "; ".join([*place, *chosen])
+        told = words.sentence(max(rows, key=lambda row: float(row["ratio"])), names)
+        yield f"{told.removesuffix('.')} ({where})." if where else told
     if not result["comparisons"]:
         yield "Nothing was compared: a comparison needs two arms that were measured."
     yield from _refusals(result, names)

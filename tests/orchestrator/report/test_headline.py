@@ -14,8 +14,9 @@ VLLM = (ArmLike("vllm-base", "vllm"), ArmLike("vllm-dflash", "vllm", "dflash", 1
 def test_the_best_drafter_of_each_engine_is_told(tmp_path: Path) -> None:
     run = write_run(tmp_path / "run", (PLAIN, DFLASH, DSPARK, *VLLM), modes=MODES[:1])
     first, second, *_ = headlines(build(run))
-    assert first.startswith("best of 2: llama.cpp with DSpark is 1.")
+    assert first.startswith("llama.cpp with DSpark is 1.")
     assert "plain llama.cpp here, faster, 95 % interval" in first
+    assert first.endswith(" (best of 2).")
     assert second.startswith("vLLM with DFlash is 0.")
     assert ", slower, " in second
 
@@ -24,8 +25,10 @@ def test_many_phases_get_a_sentence_each(tmp_path: Path) -> None:
     modes = [{**MODES[0], "name": f"m{number}"} for number in range(MOST)]
     run = write_run(tmp_path / "run", (PLAIN, DSPARK, *VLLM), modes=modes)
     told = list(headlines(build(run)))
-    assert [line[:2] for line in told[:MOST]] == [mode["name"] for mode in modes]
-    assert all("best of 2: llama.cpp with DSpark" in line for line in told[:MOST])
+    assert all(line.startswith("llama.cpp with DSpark is 1.") for line in told[:MOST])
+    assert [line[-29:] for line in told[:MOST]] == [
+        f" (m{number}, 1 at a time; best of 2)."[-29:] for number in range(MOST)
+    ]
 
 
 def test_one_arm_has_nothing_to_be_compared_with(tmp_path: Path) -> None:
