@@ -8,10 +8,8 @@ from pathlib import Path
 from backends.base import Weights
 from backends.errors import InputError
 from orchestrator.dummy.folder import write_folder
-from orchestrator.dummy.gguf_file import write_gguf
 from orchestrator.dummy.place import Role
 from orchestrator.expand import Arm
-from orchestrator.gguf.contents import read
 from orchestrator.models import LoadedModel
 
 
@@ -30,6 +28,8 @@ def make(model: LoadedModel, arms: Iterable[Arm], report: Callable[[str], None])
         if weights.format == "hf":
             write_folder(path, model, role)
         else:
+            from orchestrator.dummy.gguf_file import write_gguf  # loads numpy, which no plan needs
+
             write_gguf(path, model, role, weights.quantisation, report)
 
 
@@ -37,6 +37,8 @@ def _complete(path: Path) -> bool:
     """Both get their names once they are whole; a copy of a file may have been cut off."""
     if path.suffix != ".gguf" or not path.is_file():
         return path.is_dir()
+    from orchestrator.gguf.contents import read
+
     try:
         contents = read(path)
     except InputError:
