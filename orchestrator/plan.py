@@ -99,7 +99,7 @@ def _unfetched(arm: Arm) -> list[Finding]:
     both = [arm.target, *([arm.drafter.weights] if arm.drafter else [])]
     return [
         Finding(
-            "warning", "not-fetched", f"{weights.path} is not here.", f"Fetch it: {weights.fetch}"
+            "warning", "not-fetched", f"{weights.path} is not here.", f"Get it: {weights.fetch}"
         )
         for weights in both
         if weights.fetch is not None

@@ -30,6 +30,8 @@ from backends.patch import Patch
 
 SPEC_TYPES = {"dflash": "draft-dflash", "dspark": "draft-dspark"}
 MANY_SLOTS = 8
+MOST_SLOTS = 256
+"""Sequences of one context, as llama-server 0.3.36 says."""
 
 
 def effective_draft_tokens(drafter: Drafter, asked: int) -> int:
@@ -125,6 +127,15 @@ class LlamaCpp:
                     "format",
                     f"llama.cpp reads GGUF files, not {spec.target.path}.",
                     "Name a GGUF artefact, or make one with llama.cpp's converter.",
+                )
+            )
+        if spec.slots > MOST_SLOTS:
+            found.append(
+                Finding(
+                    "error",
+                    "slots",
+                    f"llama.cpp serves {MOST_SLOTS} requests at a time, not {spec.slots}.",
+                    "Ask for fewer.",
                 )
             )
         if spec.drafter is None or spec.draft_tokens is None:

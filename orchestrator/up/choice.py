@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -100,6 +101,17 @@ def _not_here(choice: Choice) -> NotHere | None:
     commands = [command(one.repo, one.file) for one in wanted] + list(dict.fromkeys(made))
     if not commands:
         return None
+    if not wanted:
+        problem = NotHere(
+            "its weights are not made yet.", where=choice.name, fix=f"Make them: {commands[0]}"
+        )
+    else:
+        problem = _to_fetch(choice, commands)
+    problem.to_convert = bool(made)
+    return problem
+
+
+def _to_fetch(choice: Choice, commands: Sequence[str]) -> NotHere:
     sizes = [published_size(weights, choice.model.model) for weights in choice._weights]
     size, free = sum(one for one in sizes if one is not None), free_disk(cache())
     room = f"{size / GIB:.1f} GiB to fetch, {free / GIB:.1f} GiB free at {cache()}"
@@ -107,13 +119,11 @@ def _not_here(choice: Choice) -> NotHere | None:
         fix = f"Make room there, or set HF_HUB_CACHE. Then: {' && '.join(commands)}"
     else:
         fix = f"Fetch them: {' && '.join(commands)}"
-    problem = NotHere(
+    return NotHere(
         f"{len(commands)} of its parts are not on this machine ({room}).",
         where=choice.name,
         fix=fix,
     )
-    problem.to_convert = bool(made)
-    return problem
 
 
 def _too_little(choice: Choice) -> MuseorchError:

@@ -46,6 +46,12 @@ def test_many_drafting_slots_are_warned_about() -> None:
     assert not LLAMA.plan(spec(None, format_="gguf", slots=8)).findings
 
 
+def test_more_slots_than_a_context_has_are_refused() -> None:
+    codes = [f.code for f in BACKENDS["llamacpp"].plan(spec(format_="gguf", slots=257)).findings]
+    assert codes == ["slots"]
+    assert not BACKENDS["llamacpp"].plan(spec(format_="gguf", slots=256)).findings
+
+
 def test_a_checkpoint_folder_is_refused() -> None:
     (finding,) = LLAMA.plan(spec()).findings
     assert (finding.level, finding.code) == ("error", "format")

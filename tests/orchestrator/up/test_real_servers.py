@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import openai
 import psutil
 import pytest
 
@@ -41,35 +42,50 @@ def home(tmp_path: Path) -> Iterator[Path]:
     museorch(cache, "down", "--all")
 
 
-def chat(url: str, question: str = QUESTION, **more: Any) -> dict[str, Any]:
-    """What the model replies; greedy."""
-    body = {
-        "model": "tiny-muse",
-        "messages": [{"role": "user", "content": question}],
-        "max_tokens": 120,
-        "temperature": 0,
-        **more,
-    }
-    reply = httpx.post(f"{url}/chat/completions", json=body, timeout=300).raise_for_status()
-    message: dict[str, Any] = reply.json()["choices"][0]["message"]
-    return message
+def client(url: str, key: str = "none") -> openai.OpenAI:
+    """As users have it, but for proxies, which loopback needs none of."""
+    return openai.OpenAI(
+        base_url=url,
+        api_key=key,
+        max_retries=0,
+        timeout=300,
+        http_client=openai.DefaultHttpxClient(trust_env=False),
+    )
+
+
+def chat(url: str, question: str = QUESTION, **more: Any) -> Any:
+    """What the model replies, or with `stream` its chunks; greedy."""
+    settings: dict[str, Any] = {"max_tokens": 120, "temperature": 0, **more}
+    with client(url) as talking:
+        reply = talking.chat.completions.create(
+            model="tiny-muse", messages=[{"role": "user", "content": question}], **settings
+        )
+        return list(reply) if settings.get("stream") else reply
+
+
+def reasoning(part: Any) -> str:
+    """Of a message or a delta: engines call it one or the other."""
+    return getattr(part, "reasoning_content", None) or getattr(part, "reasoning", None) or ""
 
 
 def serves(home: Path, backend: str, speculation: str, *more: str) -> None:
     arguments = ("--model", "tiny-muse", "--backend", backend, "--speculation", speculation)
     row = answer(home, "up", *arguments, "--detach", "--threads", "1", *more)
     engine = psutil.Process(row["pid"])
-    message = chat(row["url"])
+    message = chat(row["url"]).choices[0].message
     # Its channels are taken apart: the one to itself is no part of the answer.
-    reasoning = message.get("reasoning_content") or message.get("reasoning")
-    assert str(reasoning).startswith("The user wants")
-    assert message["content"]
-    assert "<|" not in message["content"]
-    assert "to=" not in message["content"]
+    assert reasoning(message).startswith("The user wants")
+    assert message.content
+    assert "<|" not in message.content
+    assert "to=" not in message.content
+    deltas = [chunk.choices[0].delta for chunk in chat(row["url"], stream=True) if chunk.choices]
+    assert "".join(map(reasoning, deltas)).strip() == reasoning(message).strip()
+    assert "".join(delta.content or "" for delta in deltas).strip() == message.content.strip()
+    assert len([delta for delta in deltas if delta.content]) > 1
     called = chat(row["url"], "What is the weather in Paris?", tools=[TOOL], max_tokens=200)
-    (call,) = called["tool_calls"]
-    assert call["function"]["name"] == "weather.get"
-    assert json.loads(call["function"]["arguments"]) == {"city": "Paris"}
+    (call,) = called.choices[0].message.tool_calls
+    assert call.function.name == "weather.get"
+    assert json.loads(call.function.arguments) == {"city": "Paris"}
     told = answer(home, "status")
     assert told["state"] == "running"
     assert told["acceptance_length"] > 1.5
@@ -77,8 +93,8 @@ def serves(home: Path, backend: str, speculation: str, *more: str) -> None:
     assert museorch(home, "down").returncode == 0
     assert kept(home) == []
     assert not engine.is_running() or engine.status() == psutil.STATUS_ZOMBIE
-    with pytest.raises(httpx.ConnectError):
-        httpx.get(row["url"])
+    with pytest.raises(openai.APIConnectionError):
+        chat(row["url"])
 
 
 @pytest.mark.engine("llamacpp")
@@ -91,8 +107,10 @@ def test_a_key_is_asked_for(home: Path) -> None:
     key = "a-key-that-is-long-enough"
     up = ("up", "--model", "tiny-muse", "--backend", "llamacpp", "--detach", "--threads", "1")
     row = answer(home, *up, env={"MUSEORCH_API_KEY": key})
-    with pytest.raises(httpx.HTTPStatusError, match="401"):
+    with pytest.raises(openai.AuthenticationError):
         chat(row["url"])
+    with client(row["url"], key) as talking:
+        assert talking.models.list().data[0].id == "tiny-muse"
     assert "MUSEORCH_API_KEY" in answer(home, "status")["reason"]
     assert answer(home, "status", env={"MUSEORCH_API_KEY": key})["acceptance_length"] > 1.5
     assert key not in Path(row["log"]).read_text(encoding="utf-8")
