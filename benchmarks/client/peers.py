@@ -248,14 +248,17 @@ def _program(name: str) -> str:
     ready = root / "ready"
     if not ready.exists() or ready.read_text(encoding="utf-8") != PINS[name]:
         venv.create(root, with_pip=True, clear=True)
-        done = subprocess.run(
-            [root / "bin" / "python", "-m", "pip", "install", "--quiet", f"{name}=={PINS[name]}"],
-            capture_output=True,
-            text=True,
-            timeout=INSTALL_TIMEOUT_S,
-            env=os.environ | {"PIP_DISABLE_PIP_VERSION_CHECK": "1"},
-            check=False,
-        )
+        try:
+            done = subprocess.run(
+                [root / "bin/python", "-m", "pip", "install", "--quiet", f"{name}=={PINS[name]}"],
+                capture_output=True,
+                text=True,
+                timeout=INSTALL_TIMEOUT_S,
+                env=os.environ | {"PIP_DISABLE_PIP_VERSION_CHECK": "1"},
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            raise MuseorchError(f"{name} is not installed after {INSTALL_TIMEOUT_S} s") from None
         if done.returncode:
             last = (done.stderr.strip().splitlines() or ["pip said nothing"])[-1]
             raise MuseorchError(f"{name} {PINS[name]} cannot be installed: {last}")
