@@ -26,8 +26,8 @@ from orchestrator.result import build
 from orchestrator.rundir import RunDirectory
 
 FOLDER = Path(__file__).parent.parent / "docs" / "pictures"
-WIDTH, HEIGHT, SCALE = 1280, 1860, 0.7
-LINES = 24
+WIDTH, HEIGHT, SCALE = 1280, 1610, 0.7
+LINES = 25
 FLAGS = (
     "--headless",
     "--no-sandbox",
