@@ -16,6 +16,7 @@ from orchestrator.client import PhaseContext, run_phase
 from orchestrator.sample import Sample
 
 ASKED = 64
+CLOCKS_NS = 1_000_000
 
 
 @pytest.fixture(scope="module")
@@ -86,9 +87,10 @@ def test_no_write_is_early_and_the_log_says_when_each_was(url: str) -> None:
     assert len(line["sent_ns"]) == len(due) == 20
     assert all(sent >= planned for sent, planned in zip(line["sent_ns"], due, strict=True))
     # Bytes reach the client only once they are sent; chunks may come together, but none earlier.
+    # The client's stamps are the kernel's, of another clock, brought to this one.
     assert sample.t_send_ns < line["came_ns"]
     for (at, _), sent in zip(sample.chunks, line["sent_ns"], strict=True):
-        assert at > sent
+        assert at > sent - CLOCKS_NS
 
 
 def test_a_schedule_has_its_rate_its_jitter_and_its_stalls() -> None:
