@@ -141,14 +141,14 @@ def plan_json(item: PlannedArm) -> dict[str, Any]:
     }
 
 
-def plan_text(item: PlannedArm) -> str:
-    """One arm for a person: a command to copy, and what stands beside it."""
 def _acceptance(arm: Arm) -> str:
     if arm.simulated is not None:
         return str(arm.simulated)
     return NOTHING_DRAFTED if arm.target.dummy else REAL
 
 
+def plan_text(item: PlannedArm) -> str:
+    """One arm for a person: a command to copy, and what stands beside it."""
     plan = item.plan
     state = "" if item.engine else "  (not installed)"
     lines = [f"{item.arm.id}: {item.arm.backend} {item.spec.engine_version}{state}"]
