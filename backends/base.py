@@ -294,6 +294,9 @@ class Backend(Protocol):
         ...
 
     @property
+    def drafter_formats(self) -> tuple[str, ...]: ...
+
+    @property
     def counters(self) -> CounterMap: ...
 
     @property

@@ -137,7 +137,7 @@ def _drafter(
     assert family != "none"
     where = document.where((*at, "speculation"))
     spec = _drafter_spec(model, family, where)
-    fitting = [a for a in spec.artefacts if a.format in BACKENDS[backend].formats]
+    fitting = [a for a in spec.artefacts if a.format in BACKENDS[backend].drafter_formats]
     same = [a for a in fitting if a.quantisation == quantisation]
     for artefact in (*same, *fitting):
         weights = _present(model.weights(spec, artefact), where)

@@ -8,6 +8,7 @@ from pathlib import Path
 SCRIPT = Path(__file__).with_name("convert_script.py")
 
 QUANTISATIONS: Mapping[str, float] = {
+    "F32": 32.0,
     "BF16": 16.0,
     "F16": 16.0,
     "Q8_0": 8.5,

@@ -46,6 +46,7 @@ NO_PATCHES: Mapping[str, Patch] = {}
 class LlamaCpp:
     name: str = "llamacpp"
     formats: tuple[str, ...] = ("gguf",)
+    drafter_formats: tuple[str, ...] = ("gguf",)
     patches: Mapping[str, Patch] = field(default_factory=lambda: NO_PATCHES)
     counters: CounterMap = CounterMap(
         steps="llamacpp:spec_decode_num_drafts_total",

@@ -25,6 +25,7 @@ from backends.base import (
 )
 from backends.patch import Patch
 from backends.preflight import PACKAGES, above_block, too_old
+from backends.sglang import gguf
 from backends.sglang.patches import FIRST_NATIVE, PATCHES, needed
 from backends.sglang.reported import reported
 
@@ -59,7 +60,7 @@ CPU_ENV = {
 CPU_ARGS = (
     *("--device", "cpu", "--attention-backend", "torch_native"),
     *("--disable-overlap-schedule", "--disable-hybrid-swa-memory", "--grammar-backend", "none"),
-    *("--mem-fraction-static", "0.05"),
+    *("--mem-fraction-static", "0.5"),
 )
 
 
@@ -67,6 +68,7 @@ CPU_ARGS = (
 class Sglang:
     name: str = "sglang"
     formats: tuple[str, ...] = ("hf", "gguf")
+    drafter_formats: tuple[str, ...] = ("hf",)
     patches: Mapping[str, Patch] = field(default_factory=lambda: PATCHES)
     counters: CounterMap = CounterMap(
         steps="sglang:spec_verify_calls_total", drafted=None, accepted=None, per_position=None
@@ -80,7 +82,6 @@ class Sglang:
     )
 
     def plan(self, spec: ServeSpec) -> LaunchPlan:
-        gguf = spec.target.format == "gguf"
         argv = [
             *(spec.executable, "-m", "sglang.launch_server"),
             *("--model-path", spec.target.path),
@@ -92,8 +93,11 @@ class Sglang:
             *(SERVING if spec.purpose == "serve" else MEASURING),
         ]
         env = dict(spec.extra_env)
-        if gguf:
+        if spec.target.format == "gguf":
             argv += ["--load-format", "gguf", "--quantization", "gguf"]
+            if spec.purpose == "measure":
+                # It knows few tokenizers of GGUF files, and measuring wants none.
+                argv += ["--skip-tokenizer-init"]
         else:
             argv += ["--language-model-only"]
             argv += ["--load-format", "dummy"] if spec.target.dummy else []
@@ -107,7 +111,7 @@ class Sglang:
             if spec.threads is not None:
                 env = {"OMP_NUM_THREADS": str(spec.threads), **env}
         if spec.drafter is not None and spec.draft_tokens is not None:
-            argv += self._speculation(spec, spec.draft_tokens, target_is_gguf=gguf)
+            argv += self._speculation(spec, spec.draft_tokens)
         return LaunchPlan(
             backend=self.name,
             argv=(*argv, *spec.extra_args),
@@ -115,7 +119,10 @@ class Sglang:
             health_path="/health",
             start_timeout_s=600.0 if spec.device == "cpu" else 900.0,
             fact_paths=("/server_info", "/v1/models"),
-            patches=needed(spec.engine_version, spec.device, spec.speculation),
+            patches=(
+                *needed(spec.engine_version, spec.device, spec.speculation),
+                *gguf.patches(spec),
+            ),
             modules=_modules(spec),
             overlays=self._overlays(spec),
             findings=tuple(self._findings(spec)),
@@ -123,7 +130,7 @@ class Sglang:
             conditions=conditions(spec),
         )
 
-    def _speculation(self, spec: ServeSpec, k: int, *, target_is_gguf: bool) -> list[str]:
+    def _speculation(self, spec: ServeSpec, k: int) -> list[str]:
         assert spec.drafter is not None
         path = spec.drafter.weights.path
         overlaid = {overlay.source: overlay.placeholder for overlay in self._overlays(spec)}
@@ -137,13 +144,13 @@ class Sglang:
             argv += ["--speculative-dflash-block-size", str(k + 1)]
         else:
             argv += ["--speculative-dspark-block-size", str(k)]
-        if spec.drafter.weights.format == "gguf":
-            # Without this the drafter runs on random weights: accept length exactly 1.0, no error.
-            argv += ["--speculative-draft-model-quantization", "gguf"]
-        elif spec.drafter.weights.dummy:
+        target_is_gguf = spec.target.format == "gguf"
+        if target_is_gguf:
+            # The drafter inherits the target's quantisation otherwise, and finds no weights.
+            argv += ["--speculative-draft-model-quantization", "unquant"]
+        if spec.drafter.weights.dummy:
             argv += ["--speculative-draft-load-format", "dummy"]
         elif target_is_gguf:
-            # The drafter inherits the target's load format otherwise.
             argv += ["--speculative-draft-load-format", "auto"]
         if spec.device == "cpu":
             argv += ["--speculative-draft-attention-backend", "torch_native"]
@@ -167,7 +174,11 @@ class Sglang:
         return (Overlay(drafter.weights.path, why, DRAFTER_OVERLAY, changes=changes),)
 
     def _findings(self, spec: ServeSpec) -> list[Finding]:
-        found = [*too_old("SGLang", spec.engine_version, FIRST_NATIVE), *above_block(spec)]
+        found = [
+            *too_old("SGLang", spec.engine_version, FIRST_NATIVE),
+            *above_block(spec),
+            *gguf.findings(spec),
+        ]
         if spec.device == "cpu":
             found.append(
                 Finding(
@@ -175,15 +186,6 @@ class Sglang:
                     "slow-on-cpu",
                     "SGLang has no CPU kernels and runs on plain torch: right, but slow.",
                     "Use it to check tokens and acceptance, not speed.",
-                )
-            )
-        if spec.device == "cpu" and spec.target.format == "gguf":
-            found.append(
-                Finding(
-                    "error",
-                    "gguf-on-cpu",
-                    "SGLang reads GGUF files on a GPU only.",
-                    "Serve bf16 here, or the GGUF with llama.cpp.",
                 )
             )
         if spec.kv_dtype != "bf16":

@@ -51,6 +51,7 @@ DRAFTER_OVERLAY = "{drafter-overlay}"
 class Vllm:
     name: str = "vllm"
     formats: tuple[str, ...] = ("hf",)
+    drafter_formats: tuple[str, ...] = ("hf",)
     patches: Mapping[str, Patch] = field(default_factory=lambda: PATCHES)
     counters: CounterMap = CounterMap(
         steps="vllm:spec_decode_num_drafts_total",

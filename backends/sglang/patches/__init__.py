@@ -6,14 +6,14 @@ from collections.abc import Mapping
 
 from backends.base import Device, Speculation
 from backends.patch import Evidence, Patch, Rule
-from backends.sglang.patches import cpu, dspark, sampler
+from backends.sglang.patches import cpu, dspark, gguf, sampler
 
 NATIVE = Evidence("sglang/srt/models/muse_glimmer.py", "class MuseGlimmerForConditionalGeneration")
 FIRST_NATIVE = "0.5.18"
 
 RULES: tuple[Rule, ...] = ()
 PATCHES: Mapping[str, Patch] = {
-    patch.id: patch for module in (dspark, sampler, cpu) for patch in module.PATCHES
+    patch.id: patch for module in (dspark, sampler, gguf, cpu) for patch in module.PATCHES
 }
 
 

@@ -1,0 +1,54 @@
+"""GGUF targets in SGLang: what works, by trying it on 0.5.23, and what is refused with the reason.
+
+The target may be a GGUF file, the drafter may not; DFlash works, DSpark does not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from backends.base import Finding, ServeSpec
+from backends.sglang.patches.gguf import BF16
+
+UNPACKED = ("bf16", "f16")
+"""Quantisations whose numbers need no kernel."""
+
+
+def patches(spec: ServeSpec) -> tuple[str, ...]:
+    bf16 = spec.target.format == "gguf" and spec.target.quantisation == "bf16"
+    return (BF16.id,) if bf16 else ()
+
+
+def findings(spec: ServeSpec) -> Iterator[Finding]:
+    if spec.drafter is not None and spec.drafter.weights.format == "gguf":
+        yield Finding(
+            "error",
+            "gguf-drafter",
+            "SGLang reads no GGUF file of a drafter: it does not know the architecture `dflash`.",
+            "Name the drafter's Hugging Face folder.",
+        )
+    if spec.target.format != "gguf":
+        return
+    if spec.speculation == "dspark":
+        yield Finding(
+            "error",
+            "gguf-dspark",
+            "SGLang's DSpark wants the target's lm_head as a plain weight, which a GGUF target has "
+            "not.",
+            "Use dflash, a Hugging Face target, or backend llamacpp.",
+        )
+    if spec.drafter is not None and spec.target.quantisation == "f16":
+        yield Finding(
+            "error",
+            "gguf-f16-drafter",
+            "the drafter computes in bfloat16 and an F16 target's lm_head in float16, which SGLang "
+            "does not convert.",
+            "Convert the target to BF16: museorch convert TARGET --quant BF16.",
+        )
+    if spec.device == "cpu" and spec.target.quantisation not in UNPACKED:
+        yield Finding(
+            "error",
+            "gguf-kernels",
+            f"SGLang's kernels for {spec.target.quantisation} GGUF files need a GPU.",
+            "Use a BF16 file, a Hugging Face target, or backend llamacpp on this machine.",
+        )
