@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 
+from orchestrator import interval
 from orchestrator.interval import Row, pooled_ratio, prompts_to_show, share_interval
 
 TRUE_RATIO = 1.3
@@ -55,6 +56,14 @@ def test_few_prompts_widen_the_interval_without_blowing_it_up(prompts: int) -> N
 def test_the_ratio_is_of_pooled_rates() -> None:
     rows: list[Row] = [(100, 1, 100, 2), (300, 2, 300, 2)]
     assert pooled_ratio(rows).value == pytest.approx((400 / 3) / (400 / 4))
+
+
+def test_draws_that_are_kept_for_the_next_ratio_change_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    first, again = (pooled_ratio(simulated(1, 0.4)) for _ in range(2))
+    monkeypatch.setattr(interval, "KEPT", 0)
+    assert first == again == pooled_ratio(simulated(1, 0.4))
 
 
 def test_the_same_rows_give_the_same_interval() -> None:

@@ -39,9 +39,11 @@ def test_facts_of_a_sample() -> None:
 
 @pytest.mark.parametrize("sample", [SAMPLE, FAILED])
 def test_json_there_and_back(sample: Sample) -> None:
+    tokens = sample.token_ids  # kept with the sample from here on, and not among its facts
     line = sample.to_json()
     assert "\n" not in line
     assert Sample.from_json(line) == sample
+    assert Sample.from_json(line).token_ids == tokens
 
 
 def test_samples_are_read_in_the_order_written(tmp_path: Path) -> None:
