@@ -146,6 +146,6 @@ def test_recipe_fragments_of_the_docs_are_valid() -> None:
     }
     text = (DOCS / "comparing.md").read_text("utf-8")
     fragments = [yaml.safe_load(block) for block in re.findall(r"```yaml\n(.+?)```", text, re.S)]
-    assert len(fragments) == 3
+    assert len(fragments) == 4
     for fragment in fragments:
         assert Recipe.model_validate({**base, **fragment})
