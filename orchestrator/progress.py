@@ -63,7 +63,7 @@ class Progress:
     def detail(self, text: str) -> None:
         """A short state, for instance of a server that starts."""
         self._event("detail", arm=self._arm, text=text)
-        self._move(f"{self._title}: {text}")
+        self._move(f"{self._title}: {text}" if self._title else text)
 
     def phase(self, mode: str, concurrency: int, total: int) -> None:
         self._phase = _Phase(mode, concurrency, total)
