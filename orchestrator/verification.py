@@ -82,7 +82,8 @@ def curves(measured: Sequence[Measured]) -> list[Curve]:
     for one in measured:
         if one.phase.speculation != "none" and not one.problems:
             groups.setdefault(_key(one), []).append(one)
-    found = (_curve(group, _plain(group[0], measured)) for group in groups.values())
+    several = (g for g in groups.values() if len({one.phase.draft_tokens for one in g}) > 1)
+    found = (_curve(group, _plain(group[0], measured)) for group in several)
     return [curve for curve in found if len({p.draft_tokens for p in curve.points}) > 1]
 
 
