@@ -38,6 +38,7 @@ def audit(
     """
     from dataclasses import replace
 
+    from backends.errors import InputError
     from orchestrator import run as flow
     from orchestrator.distribution.audit import DIFFERS, judge, look_up
     from orchestrator.distribution.draw import Asked, draw
@@ -46,6 +47,8 @@ def audit(
     from orchestrator.rundir import RunDirectory, new_run_path, write_json
 
     job = flow.prepare(recipe)
+    if job.recipe.weights == "dummy":
+        raise InputError("dummy weights have no distribution to audit.", where=str(job.path))
     workload = job.recipe.workload.model_copy(update={"concurrency": [concurrency]})
     shared = job.recipe.model_copy(update={"workload": workload})
     chosen = _chosen([a.id for a in job.arms], arm, job.path)

@@ -12,6 +12,7 @@ from backends import BACKENDS
 from backends.base import SpecRecord
 from backends.errors import InputError
 from orchestrator import patching
+from orchestrator.dummy.write import make
 from orchestrator.launch import url, usable_port
 from orchestrator.overlay import materialise
 from orchestrator.serve import Server, serve
@@ -93,6 +94,7 @@ def start(
     done = False
     try:
         patches = _patch(choice, patch_in_place)
+        make(choice.model, [choice.arm], on_progress)
         overlays = {
             overlay.placeholder: str(materialise(overlay, state.folder / "overlays"))
             for overlay in choice.planned.plan.overlays
