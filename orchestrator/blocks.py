@@ -33,6 +33,8 @@ class Measured:
     conditions: Mapping[str, Any]
     blocks: tuple[Phase, ...] = ()
     """The phase of each block, in order."""
+    client: Mapping[str, Any] | None = None
+    """What the load generator itself cost, in the first block."""
     sources: Mapping[str, str] = field(default_factory=dict)
     """Of conditions that a server can tell: reported by it, or only set."""
 

@@ -16,6 +16,7 @@ from orchestrator.blocks import Measured, join, join_status
 from orchestrator.bridge import split_json, splits
 from orchestrator.by_context import by_context
 from orchestrator.certify import certify, kind_of
+from orchestrator.client_floor import client_json
 from orchestrator.compare import Comparison, compare, decode_ratio
 from orchestrator.counters import Counters, delta, spec_record
 from orchestrator.energy import Power, power
@@ -135,8 +136,10 @@ def _measured(
     phase = Phase(good, record, plan["speculation"], k, watts, bound)
     mode = next(m for m in facts["workload"]["modes"] if m["name"] == counted["mode"])
     workload = {**facts["workload"], "stop": mode.get("stop") or facts["workload"]["stop"]}
+    workload["count"] = counted.get("requests", workload["count"])
     observed = counted.get("observed")
-    found = problems(phase, samples, workload, observed, plan.get("expected_length"))
+    client = client_json(counted.get("client"), samples)
+    found = problems(phase, samples, workload, observed, plan.get("expected_length"), client)
     if contradiction is not None:
         found = (contradiction, *found)
     asked = {**facts["serve"], **plan["conditions"]}
@@ -155,6 +158,7 @@ def _measured(
         doubts,
         observed,
         {**conditions, **settled},
+        client=client,
         sources=sources,
     )
 
@@ -390,6 +394,7 @@ def _mode_json(measured: Measured) -> dict[str, Any]:
         "conditions": dict(measured.conditions),
         "condition_sources": dict(measured.sources),
         "observed": measured.observed,
+        "client": measured.client,
     }
 
 

@@ -16,6 +16,7 @@ from backends.base import Request
 from backends.errors import EngineError, InputError, MuseorchError
 from orchestrator import bandwidth, cards, environment, gpu, margins, observe, patching
 from orchestrator.client import PhaseContext, run_phase
+from orchestrator.client_floor import Floor
 from orchestrator.counters import Counters, scrape
 from orchestrator.expand import Arm, expand
 from orchestrator.gguf import of_run
@@ -281,7 +282,7 @@ def _phase(
     progress: Progress,
 ) -> str | None:
     backend, workload = BACKENDS[item.arm.backend], job.recipe.workload
-    requests = _requests(job, mode)
+    requests = _requests(job, mode)[: workload.count_at(concurrency)]
     if workload.warmup:
         warm = [replace(r, max_tokens=min(WARMUP_TOKENS, r.max_tokens)) for r in requests]
         _send(
@@ -298,7 +299,7 @@ def _phase(
 
     used = cards.used(job.recipe.device, item.plan.env)
     with observe.phase(server.pid, server.port, used, folder / "gpu.csv") as observed:
-        _send(item, server, requests, mode, concurrency, repeat, keep)
+        floor = _send(item, server, requests, mode, concurrency, repeat, keep)
     # A client sees the broken connection a moment before the process is gone.
     died = server.exit_reason(wait_s=2.0 if any(s.error is not None for s in done) else 0.0)
     if died is not None:
@@ -308,11 +309,13 @@ def _phase(
         {
             "mode": mode.name,
             "concurrency": concurrency,
+            "requests": len(requests),
             "draft_tokens": item.plan.draft_tokens,
             "verification": backend.verification(item.spec, mode.sampling),
             "before": asdict(before),
             "after": asdict(after),
             "observed": observed,
+            "client": asdict(floor),
         }
     )
     write_json(folder / "counters.json", phases)
@@ -330,7 +333,8 @@ def _send(
     concurrency: int,
     repeat: int,
     keep: Any,
-) -> None:
+) -> Floor:
+    floors: list[Floor] = []
     run_phase(
         server.url,
         BACKENDS[item.arm.backend],
@@ -341,7 +345,9 @@ def _send(
         on_sample=keep,
         should_stop=lambda: server.exit_reason() is not None,
         timeout_s=REQUEST_TIMEOUT_S,
+        on_floor=floors.append,
     )
+    return floors[0]
 
 
 def _scrape(server: Server, item: PlannedArm) -> Counters:

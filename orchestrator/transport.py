@@ -26,6 +26,7 @@ EXTENSION = "stamps"
 PAUSE_S = 0.0005
 """How long a busy loop leaves the sockets alone. A stream's chunks that come closer than this get
 the stamp of the last of them."""
+FEW_STREAMS = 8
 READ_BYTES = 65536
 LENGTH_HEADERS = {b"content-length", b"transfer-encoding"}
 """Without either, a response ends where its connection does."""
@@ -166,7 +167,7 @@ class _Exchange:
 class PacedSelector(selectors.DefaultSelector):
     """Lets arrivals gather while there are many: a process that wakes for each pays most for that.
 
-    The first one after a quiet while is not kept waiting.
+    The first one after a quiet while is not kept waiting, and a few streams never are.
     """
 
     _busy = False
@@ -174,7 +175,7 @@ class PacedSelector(selectors.DefaultSelector):
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         if timeout is not None and timeout <= 0:
             return super().select(timeout)
-        if self._busy:
+        if self._busy and len(self.get_map()) > FEW_STREAMS:
             time.sleep(PAUSE_S)
         before = time.monotonic()
         ready = super().select(timeout)

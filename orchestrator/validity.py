@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from backends.base import SpecRecord
+from orchestrator.client_floor import client_problems
 from orchestrator.gpu import FAULTS
 from orchestrator.metrics import Phase
 from orchestrator.sample import Sample
@@ -26,10 +27,12 @@ def problems(
     workload: Mapping[str, Any],
     observed: Mapping[str, Any] | None,
     simulated_length: float | None = None,
+    client: Mapping[str, Any] | None = None,
 ) -> tuple[str, ...]:
     """Reasons, in words, why this phase must not be used for a comparison; empty when fine.
 
-    `simulated_length` is the acceptance length the engine was told to simulate.
+    `simulated_length` is the acceptance length the engine was told to simulate, `client` what
+    client_floor.client_json says.
     """
     found = _another_server(observed["server"]) if observed is not None else []
     failed = [sample for sample in samples if sample.error is not None]
@@ -53,6 +56,7 @@ def problems(
     if miscounted:
         found.append(f"{miscounted} replies hold another number of tokens than the server counted")
     found += _drafting(phase, simulated_length)
+    found += client_problems(client, phase.samples)
     return tuple(found)
 
 
