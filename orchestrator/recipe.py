@@ -80,7 +80,9 @@ class Workload(Strict):
     prompts: str | RandomPrompts = Field(
         description="A prompt set of the model, a .jsonl file, or {random: TOKENS}"
     )
-    count: int = Field(default=24, ge=1, le=100_000)
+    count: OneOrMany[Annotated[int, Field(ge=1, le=100_000)]] = Field(
+        default=[24], description="Requests of a phase; or one number for each concurrency"
+    )
     output_tokens: int = Field(default=128, ge=1, le=131_072)
     stop: Literal["fixed", "natural"] = Field(
         default="natural",
@@ -98,6 +100,20 @@ class Workload(Strict):
     concurrency: OneOrMany[Annotated[int, Field(ge=1, le=1024)]] = [1]
     warmup: int = Field(default=2, ge=0, le=1000, description="Requests sent first, not counted")
     seed: int = Field(default=1, ge=0, le=2**31 - 1)
+
+    @model_validator(mode="after")
+    def _a_count_for_each(self) -> Workload:
+        if len(self.count) not in {1, len(self.concurrency)}:
+            raise ValueError(
+                f"count holds {len(self.count)} numbers for {len(self.concurrency)} values of "
+                "concurrency; give one, or one for each"
+            )
+        return self
+
+    def count_at(self, concurrency: int) -> int:
+        """Requests of a phase at this concurrency."""
+        at = self.concurrency.index(concurrency) if len(self.count) > 1 else 0
+        return self.count[at]
 
     @field_validator("modes", "concurrency")
     @classmethod

@@ -33,7 +33,7 @@ def render_prompts(recipe: Recipe, model: LoadedModel, near: Path) -> tuple[Prom
         return _random_prompts(asked.random, recipe, model)
     path = model.prompt_file(asked, near)
     rows = _rows(path)
-    count = recipe.workload.count
+    count = max(recipe.workload.count)
     if len(rows) < count:
         raise InputError(
             f"holds {len(rows)} prompts, but workload.count asks for {count}.",
@@ -70,7 +70,7 @@ def _random_prompts(tokens: int, recipe: Recipe, model: LoadedModel) -> tuple[Pr
             fix="Add `ordinary: [first, one after the last]` to its tokens.",
         )
     prompts = []
-    for index in range(recipe.workload.count):
+    for index in range(max(recipe.workload.count)):
         draw = random.Random(f"{recipe.workload.seed} {index}")
         ids = tuple(draw.randrange(*ordinary) for _ in range(tokens))
         prompts.append(Prompt(f"random-{index}", ids))
