@@ -26,7 +26,7 @@ def requests_for(choice: Choice) -> tuple[Request, ...]:
     room = recipe.serve.context_length // 2
     workload = recipe.workload.model_copy(
         update={
-            "count": min(PROMPTS, max(recipe.workload.count)),
+            "count": [min(PROMPTS, max(recipe.workload.count))],
             "output_tokens": min(TOKENS, room),
             "stop": "fixed",
         }
