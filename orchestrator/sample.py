@@ -97,11 +97,12 @@ def _adapter() -> TypeAdapter[Sample]:
 
 def append(path: Path, sample: Sample) -> None:
     """Add one line to `path`, in one write; a torn line left by a kill is removed first."""
-    with path.open("ab") as file:
+    with path.open("a+b") as file:
         size = file.tell()
-        whole = _whole_size(path, size)
-        if whole < size:
-            os.truncate(path, whole)
+        if size:
+            file.seek(size - 1)
+            if file.read(1) != b"\n":
+                os.truncate(path, _whole_size(path, size))
         file.write(sample.to_json().encode() + b"\n")
 
 

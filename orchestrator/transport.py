@@ -68,7 +68,7 @@ class StampingTransport(httpx.AsyncBaseTransport):
         loop, head = asyncio.get_running_loop(), _head(request)
         with socket.socket(self._at[0], socket.SOCK_STREAM) as sock:
             await self._connect(sock, request)
-            exchange = _Exchange(sock, stamps, loop.create_future())
+            exchange = Exchange(sock, stamps, loop.create_future())
             stamps.sent_ns = time.monotonic_ns()
             try:
                 await loop.sock_sendall(sock, head + request.content)
@@ -100,7 +100,7 @@ def _head(request: httpx.Request) -> bytes:
     return b"\r\n".join((*lines, b"", b""))
 
 
-class _Exchange:
+class Exchange:
     """The response to one request. All share a buffer, since nothing read stays in it."""
 
     _buffer = memoryview(bytearray(READ_BYTES))
