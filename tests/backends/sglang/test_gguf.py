@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Literal
 
 import pytest
+import yaml
 
 from backends.base import Device, ServeSpec, Weights
 from backends.sglang.launch import SGLANG
+from orchestrator.models import RECIPES
 from tests.backends.sglang.test_launch import PLAIN, after, drafted
+from tests.test_three_engines import compare
 
 
 def on(
@@ -66,3 +70,36 @@ def test_bf16_files_need_a_patch() -> None:
 )
 def test_what_does_not_work_is_refused_with_the_reason(spec: ServeSpec, codes: set[str]) -> None:
     assert refused(spec) == codes
+
+
+@pytest.mark.slow
+@pytest.mark.engine("sglang")
+def test_a_bf16_file_gives_what_its_checkpoint_gives(tmp_path: Path) -> None:
+    found = {}
+    for format_ in ("hf", "gguf"):
+        folder = tmp_path / format_
+        folder.mkdir()
+        model = yaml.safe_load((RECIPES / "models" / "tiny-muse.yaml").read_text("utf-8"))
+        model["target"]["artefacts"] = [
+            a for a in model["target"]["artefacts"] if a["format"] == format_ and "path" in a
+        ]
+        for part in (model["target"], *model["drafters"].values()):
+            for artefact in part["artefacts"]:
+                if "path" in artefact:
+                    artefact["path"] = str(RECIPES / artefact["path"])
+        model["tokenizer"] = str(RECIPES / model["tokenizer"])
+        model["prompts"] = {"demo": str(RECIPES / model["prompts"]["demo"])}
+        (folder / "model.yaml").write_text(yaml.safe_dump(model), encoding="utf-8")
+        shipped = RECIPES / "tiny-muse" / "three-engines.yaml"
+        recipe = yaml.safe_load(shipped.read_text(encoding="utf-8"))
+        recipe["model"] = "model.yaml"
+        recipe["workload"].update(count=4, output_tokens=48, modes=["greedy"], warmup=0)
+        recipe["arms"] = [{"backend": "sglang", "speculation": ["none", "dflash"]}]
+        recipe["order"] = {"bookend": False}
+        (folder / "recipe.yaml").write_text(yaml.safe_dump(recipe), encoding="utf-8")
+        arms = compare(folder / "recipe.yaml", folder / "out")
+        for arm, samples in arms.items():
+            found[format_, arm] = [sample.token_ids for sample in samples]
+        assert all(s.server and s.server.accepted for s in arms["sglang-dflash"])
+    assert found["gguf", "sglang-base"] == found["hf", "sglang-base"]
+    assert found["gguf", "sglang-dflash"] == found["gguf", "sglang-base"]
