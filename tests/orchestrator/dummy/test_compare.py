@@ -42,6 +42,15 @@ def recipe(*arms: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def museorch(*argv: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "orchestrator.cli", *argv],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
 @pytest.mark.engine("llamacpp")
 def test_plain_and_both_drafters_run_and_compare(tmp_path: Path) -> None:
     quant = {"backend": "llamacpp", "quantisation": "q4_k_m"}
@@ -49,15 +58,7 @@ def test_plain_and_both_drafters_run_and_compare(tmp_path: Path) -> None:
         quant, {**quant, "speculation": ["dflash", "dspark"], "acceptance": {"simulate": CURVE}}
     )
     out = tmp_path / "out"
-    done = subprocess.run(
-        [
-            *(sys.executable, "-m", "orchestrator.cli", "compare"),
-            *(str(write_recipe(tmp_path, data)), "--out", str(out)),
-        ],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = museorch("compare", str(write_recipe(tmp_path, data)), "--out", str(out))
     assert done.returncode == 0, done.stderr
     result = json.loads((out / "result.json").read_text("utf-8"))
     jsonschema.validate(result, json.loads(SCHEMA.read_text("utf-8")))
@@ -106,3 +107,17 @@ def test_random_prompts_are_ordinary_ids_and_the_same_again(tmp_path: Path) -> N
     data["workload"]["prompts"] = {"random": 97}
     with pytest.raises(InputError, match="97 tokens; with 32 output tokens it does not fit"):
         prepare(str(write_recipe(tmp_path, data)))
+
+
+@pytest.mark.engine("llamacpp")
+def test_up_serves_them_and_the_audit_does_not(tmp_path: Path) -> None:
+    path = str(write_recipe(tmp_path, recipe({"backend": "llamacpp", "quantisation": "q8_0"})))
+    up = museorch("up", path, "--detach", "--name", "dummy-weights-test")
+    try:
+        assert up.returncode == 0, up.stderr
+        assert "q8_0 weights" in up.stdout
+    finally:
+        museorch("down", "dummy-weights-test")
+    audit = museorch("audit", path)
+    assert audit.returncode == 2
+    assert "no distribution to audit" in audit.stderr
