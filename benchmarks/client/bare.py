@@ -1,8 +1,8 @@
-"""The floor: sockets read by hand, without an HTTP library. Stamps and stores, like museorch.
+"""Sockets read by hand as bytes arrive, without an HTTP library: stamps and stores.
 
     python -m benchmarks.client.bare HOST PORT REQUESTS MAX_TOKENS CONCURRENCY FOLDER
 
-Shows what any client in Python pays, and that the mock holds the rates it is asked for.
+Shows what reading costs before anything is parsed, and that the mock holds its rates.
 """
 
 from __future__ import annotations

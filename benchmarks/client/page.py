@@ -48,8 +48,8 @@ chunk out, the others one token.
 {result["sizes"]["ladder_streams"]} streams, {result["sizes"]["cost_tokens"]} tokens a request, \
 one token a chunk, {result["sizes"]["stream_chunk_rate"]:g} tokens a second each. Reading and \
 keeping the results is part of it, starting up is not.
-- `bare sockets` is no tool: sockets read by hand, without HTTP. It is what any client in Python \
-pays, and shows that the mock holds its rates.
+- `bare sockets` is no tool: sockets read by hand as bytes arrive, without HTTP. It shows what \
+that costs before anything is parsed, and that the mock holds its rates.
 """
     parts = [method, tables(result), "## Commands\n", _commands(result)]
     return "\n".join(parts)
