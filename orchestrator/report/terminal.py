@@ -46,15 +46,9 @@ def render(result: Mapping[str, Any]) -> str:
 
 
 def _head(result: Mapping[str, Any]) -> Iterator[str]:
-    work = result["workload"]
-    length = "exactly" if work["stop"] == "fixed" else "up to"
     state = "" if result["complete"] else "  INCOMPLETE"
     yield f"{result['recipe']}{state}"
-    yield from textwrap.wrap(
-        f"{work['count']} prompts, {length} {work['output_tokens']} tokens each, on "
-        f"{result['hardware'] or 'unknown hardware'}",
-        WIDTH,
-    )
+    yield from textwrap.wrap(words.setting(result), WIDTH)
     for label in labels(result):
         yield from hang(label)
 

@@ -88,8 +88,9 @@ def setting(result: Mapping[str, Any]) -> str:
     """What ran where, in one line."""
     work = result["workload"]
     length = "exactly" if work["stop"] == "fixed" else "up to"
+    counts = work["count"] if isinstance(work["count"], list) else [work["count"]]
     return (
-        f"{work['count']} {'prompt' if work['count'] == 1 else 'prompts'}, {length} "
+        f"{' or '.join(map(str, counts))} {'prompt' if counts == [1] else 'prompts'}, {length} "
         f"{work['output_tokens']} tokens each, on {result['hardware'] or 'unknown hardware'}"
     )
 
