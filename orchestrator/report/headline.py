@@ -63,5 +63,6 @@ def _refusals(result: Mapping[str, Any], names: Mapping[str, str]) -> Iterator[s
         yield from distinct
         return
     reasons = dict.fromkeys(words.differing(row) for row in refused)
-    why = f" ({next(iter(reasons))})" if len(reasons) == 1 else ""
+    fields = dict.fromkeys(field for text in reasons for field in text.split(", "))
+    why = f": {', '.join(fields)}" if len(fields) <= MOST else ""
     yield f"{len(refused)} of {len(result['comparisons'])} comparisons were refused{why}."

@@ -83,7 +83,6 @@ def config(theme: Theme) -> dict[str, Any]:
             "labelFontSize": 12,
             "orient": "top",
             "title": None,
-            "columns": 2,
             "labelLimit": 260,
             "symbolSize": 80,
         },

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from orchestrator.report import words
 from orchestrator.report.facts import Phase
 from orchestrator.report.tables import Cell, Table, mode_of, num, times
 
+FEW = 6
+"""Arms named one by one; the table has all."""
 IN_CACHE = 1.05
 """A share above this is no fault of the measurement: copying is that exact."""
 
@@ -19,14 +21,20 @@ def said(result: Mapping[str, Any], phase: Phase) -> Iterator[str]:
     if not shares:
         return
     memory, names = result["bandwidth"], words.arm_names(result)
+    shares = [(names[arm], share) for arm, share in shares]
     yield (
         "A step takes at least the time in which memory delivers its weights. Memory gave "
-        f"{_rate(memory['bytes_per_s'])} here ({memory['how']}). Of that limit "
-        + ", ".join(f"{names[arm]} reaches {100 * share:.0f} %" for arm, share in shares)
-        + "."
+        f"{_rate(memory['bytes_per_s'])} here ({memory['how']}). Of that limit {_reached(shares)}."
     )
     if any(share > IN_CACHE for _, share in shares):
         yield "More than 100 %: the weights stay in a cache, so memory does not limit such a step."
+
+
+def _reached(shares: Sequence[tuple[str, float]]) -> str:
+    if len(shares) <= FEW:
+        return ", ".join(f"{name} reaches {100 * share:.0f} %" for name, share in shares)
+    least, most = (100 * end(share for _, share in shares) for end in (min, max))
+    return f"the arms reach {least:.0f} to {most:.0f} %"
 
 
 def brief(result: Mapping[str, Any], phase: Phase) -> Iterator[str]:

@@ -8,6 +8,7 @@ from typing import Any
 from orchestrator.report import words
 from orchestrator.report.chart import Chart, Rows, Spec, chart_id, sized
 from orchestrator.report.facts import Phase, RunFacts
+from orchestrator.report.palette import SHAPES
 from orchestrator.report.tables import Cell, Table, num
 
 TITLE = "What a step costs at each K"
@@ -25,7 +26,8 @@ def _of(result: Mapping[str, Any], phase: Phase) -> list[Mapping[str, Any]]:
 def _name(curve: Mapping[str, Any]) -> str:
     drafter = words.DRAFTERS.get(curve["speculation"], curve["speculation"])
     engine = words.ENGINES.get(curve["backend"], curve["backend"])
-    return f"{engine} with {drafter}, {curve['acceptance']} acceptance"
+    simulated = "" if curve["acceptance"] == "real" else ", simulated"
+    return f"{engine} with {drafter}{simulated}"
 
 
 def table(result: Mapping[str, Any], phase: Phase) -> Table:
@@ -102,7 +104,11 @@ def chart(facts: RunFacts, phase: Phase) -> Chart | None:
         "scale": {"zero": True},
         "axis": {"title": "time of a step (ms)", "tickCount": 5},
     }
-    color: Spec = {"field": "curve", "type": "nominal", "legend": {"title": None}}
+    names = list(dict.fromkeys(row["curve"] for row in rows))
+    color: Spec = {"field": "curve", "type": "nominal", "scale": {"domain": names}}
+    marks = [SHAPES[index % len(SHAPES)] for index in range(len(names))]
+    shape: Spec = {**color, "scale": {"domain": names, "range": marks}}
+    color["legend"] = shape["legend"] = {"title": None}
     tooltip = [
         {"field": "curve"},
         {"field": "k", "title": "K"},
@@ -120,7 +126,7 @@ def chart(facts: RunFacts, phase: Phase) -> Chart | None:
         {"mark": {"type": "rule", "strokeWidth": 2}, "encoding": span},
         {
             "mark": {"type": "point", "filled": True, "size": 55, "opacity": 1},
-            "encoding": {"x": x, "y": y, "color": color, "tooltip": tooltip},
+            "encoding": {"x": x, "y": y, "color": color, "shape": shape, "tooltip": tooltip},
         },
     ]
     describe = " ".join(sentences(facts.result, phase))

@@ -17,6 +17,13 @@
   const isDark = () => (root.dataset.theme ? root.dataset.theme === "dark" : system.matches);
   const kept = (row) => row.arm === undefined || row.arm === null || shown.has(row.arm);
 
+  const configFor = (place) => {
+    const config = data.configs[isDark() ? "dark" : "light"];
+    const width = place.clientWidth;
+    const columns = width < 480 ? 1 : width < 900 ? 2 : 3;
+    return { ...config, legend: { ...config.legend, columns } };
+  };
+
   // Plots are drawn when their phase is shown: a hidden one has no width to fit.
   async function draw(id) {
     const place = document.getElementById(id);
@@ -26,7 +33,7 @@
     if (old) old.finalize();
     const result = await vegaEmbed(place, spec, {
       actions: false, ast: true, renderer: "svg", tooltip: { theme: "custom" },
-      config: data.configs[isDark() ? "dark" : "light"],
+      config: configFor(place),
     });
     views.set(id, result);
     const svg = place.querySelector("svg");
