@@ -230,6 +230,19 @@ def test_an_added_engine_is_found_when_no_own_one_fits(
     assert [engine.name for engine in engines.installed()] == ["vllm-0.32.0-cpu"]
 
 
+def test_a_script_stands_for_an_interpreter_with_its_packages_elsewhere(tmp_path: Path) -> None:
+    """The docs' example: an engine that is on PYTHONPATH only."""
+    fake_environment(tmp_path, {"vllm": "0.33.0", "torch": "2.14.0"}, "mine")
+    (site,) = (tmp_path / "mine").glob("lib/python*/site-packages")
+    script = tmp_path / "vllm-python"
+    script.write_text(f'#!/bin/sh\nexec env PYTHONPATH={site} {sys.executable} "$@"\n', "utf-8")
+    script.chmod(0o755)
+    engine = engines.add("vllm", str(script), server=False)
+    assert (engine.version, engine.packages, engine.owned) == ("0.33.0", site, False)
+    assert engine.executable == script
+    assert engines.resolve("vllm", device="cuda").executable == script
+
+
 def test_an_added_engine_that_is_gone_has_a_reason(tmp_path: Path) -> None:
     found = server(tmp_path / "llama-server")
     engines.add("mine", str(found), server=True)
