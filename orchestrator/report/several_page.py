@@ -14,7 +14,7 @@ from orchestrator.report.facts import Phase
 from orchestrator.report.frame import assemble
 from orchestrator.report.html import without_secrets
 from orchestrator.report.pair_charts import MOST_PAIRS, ratio_chart, ratio_row
-from orchestrator.report.tables import Table
+from orchestrator.report.tables import Cell, Table, num, times
 
 Row = Mapping[str, Any]
 
@@ -70,6 +70,7 @@ def _phase(
         "name": safe.plain(place),
         "verdicts": [(row["verdict"], words.sentence(row, {})) for row in mine],
         "charts": charts,
+        "pairs": _pairs(mine),
         "metrics": Table(metrics.title, columns, tuple(found)),
         "conditions": [
             table
@@ -77,6 +78,24 @@ def _phase(
             if _shared(table := between.conditions(runs, arm, phase))
         ],
     }
+
+
+def _pairs(rows: Sequence[Row]) -> Table:
+    found = []
+    for row in rows:
+        low, high = row["interval"] or (None, None)
+        matched = row["certificate"]["matched"]
+        found.append(
+            (
+                Cell(f"{row['a']} / {row['b']}"),
+                Cell(row["verdict"], mark=row["verdict"].split()[0]),
+                *(times(value) for value in (row["ratio"], low, high)),
+                num(row["pairs"], 0),
+                Cell("matched" if matched else words.differing(row), why=row["reason"]),
+            )
+        )
+    columns = ("pair", "verdict", "ratio", "95 % from", "to", "prompts", "conditions")
+    return Table("Pairs", columns, tuple(found))
 
 
 def _shared(conditions: Table) -> bool:

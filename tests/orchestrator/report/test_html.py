@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import time
 from pathlib import Path
@@ -129,6 +130,35 @@ def test_every_plot_has_a_text_and_a_table(made: tuple[Reader, dict[str, Any], s
         "Ratio of decode rates, prompt by prompt",
         "Turns, in the order they ran",
     } <= captions
+
+
+def test_what_a_reader_looks_for_has_a_heading(tmp_path: Path) -> None:
+    gpu = {"power_w": 412.5, "sm_mhz": {"median": 1755.0, "min": 1410.0}, "slowdowns": []}
+    run = write_run(tmp_path / "run", (PLAIN, DFLASH, DSPARK), modes=MODES[:1], gpu=gpu)
+    text, _ = page(run)
+    headings = re.findall(r"<h3>(.+?)</h3>", text)
+    wanted = [
+        "How large, and how sure",
+        "Acceptance by draft position",
+        "Decode rate, prompt by prompt",
+        "Both sides of each pair",
+        "Latency",
+        "Over the run, and drift",
+        "The machine meanwhile",
+        "Match certificate",
+        "Greedy outputs, token for token",
+        "Published claims",
+        "Environment",
+        "Patches",
+        "Raw files",
+        "How to run it again",
+    ]
+    assert [heading for heading in headings if heading in wanted] == wanted
+    power = Reader(text).table("The machine meanwhile", "0").cell("llamacpp-base", POWER)
+    assert power == ("412.5", 412.5)
+
+
+POWER = "GPU power while busy (W)"
 
 
 def test_the_page_links_only_to_files_beside_it(
