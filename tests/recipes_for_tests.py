@@ -13,13 +13,18 @@ import yaml
 from tests.fakes import FAKE_ENGINE
 
 SHIM = """#!{python} -ISs
-import os, sys
+import os, re, sys
 if "--version" in sys.argv:
     print("version: 1 (0a1b2c3)")
     sys.exit()
+if "--model-draft" not in sys.argv:  # one variable for both arms, since arms may not differ in it
+    os.environ["FAKE_ENGINE"] = re.sub(r"--accept \\S+", "", os.environ.get("FAKE_ENGINE", ""))
 engine = [sys.executable, "-I", "-S", {fake!r}, "--format", "llamacpp"]
 os.execv(sys.executable, engine + sys.argv[1:])
 """
+
+DRAFTING = "--accept 3,0,2 --draft-tokens 7 --delay 0.002"
+"""Steps that do not take any time would arrive together, and tell no speed."""
 
 
 def write_model(folder: Path) -> Path:
@@ -101,12 +106,8 @@ def recipe_data(folder: Path, *, prompts: int = 6, **changes: Any) -> dict[str, 
         },
         "serve": {"context_length": 64},
         "arms": [
-            {"backend": "llamacpp"},
-            {
-                "backend": "llamacpp",
-                "speculation": "dflash",
-                "env": {"FAKE_ENGINE": "--accept 3,0,2 --draft-tokens 7"},
-            },
+            {"backend": "llamacpp", "env": {"FAKE_ENGINE": DRAFTING}},
+            {"backend": "llamacpp", "speculation": "dflash", "env": {"FAKE_ENGINE": DRAFTING}},
         ],
     }
     return {**data, **changes}

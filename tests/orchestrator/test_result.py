@@ -128,12 +128,15 @@ def test_foreign_load_is_a_warning_and_no_refusal(run: Path) -> None:
 
 
 def test_a_bridge_has_a_ratio_and_says_what_it_is_not(run: Path) -> None:
-    def requantise(plans: list[dict[str, Any]]) -> None:
+    def plain_and_small(plans: list[dict[str, Any]]) -> None:
+        plans[1].update(speculation="none", drafter=None, draft_tokens=None)
         plans[1]["target"]["quantisation"] = "q4_k_m"
 
-    status = run / "arms" / "llamacpp-dflash" / "1" / "status.json"
-    change(status, lambda data: data.update(weight_files="gguf another"))
-    change(run / "plan.json", requantise)
+    turn = run / "arms" / "llamacpp-dflash" / "1"
+    files = {"weight_files": "gguf another", "drafter_files": "none"}
+    change(turn / "status.json", lambda data: data.update(files))
+    change(turn / "counters.json", lambda phases: phases[0].update(verification="none"))
+    change(run / "plan.json", plain_and_small)
     (pair,) = result_of(run)["comparisons"]
     assert pair["verdict"] == "refused"
     change(run / "run.json", lambda facts: facts.update(allow=["quantisation"]))
@@ -256,6 +259,8 @@ def test_a_server_that_contradicts_what_was_asked_for_invalidates(run: Path) -> 
         "graph_mode": "set",
         "context_per_slot": "reported",
     }
+    # Of an arm without arguments of its own, which may change what is set.
+    change(run / "plan.json", lambda plans: plans[0]["conditions"].update(engine_args=""))
     log = run / "arms" / "llamacpp-base" / "1" / "server.log"
     with log.open("a", encoding="utf-8") as file:
         file.write("0.1 I llama_kv_cache: size = 1 MiB, K (f16): 0.5 MiB, V (f16): 0.5 MiB\n")

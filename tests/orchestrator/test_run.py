@@ -128,7 +128,8 @@ def test_an_engine_that_does_not_start_says_why(tmp_path: Path) -> None:
 
 def test_a_drafter_that_is_never_accepted_is_no_speed_result(tmp_path: Path) -> None:
     data = recipe_data(tmp_path)
-    data["arms"][1]["env"]["FAKE_ENGINE"] = "--accept 0 --draft-tokens 7"
+    for arm in data["arms"]:
+        arm["env"] = {"FAKE_ENGINE": "--accept 0 --draft-tokens 7 --delay 0.002"}
     out = tmp_path / "out"
     done = compare(write_recipe(tmp_path, data), out)
     (pair,) = result_of(out)["comparisons"]
