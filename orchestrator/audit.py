@@ -11,8 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from orchestrator.compare import paired
-from orchestrator.sample import Sample
+from orchestrator.sample import Sample, paired
 
 
 @dataclass(frozen=True)

@@ -50,13 +50,6 @@ class Comparison:
     """Why factors do not tell drafting and verification apart."""
 
 
-def paired(a: Sequence[Sample], b: Sequence[Sample]) -> list[tuple[Sample, Sample]]:
-    """Samples of the same prompt and seed, in prompt order."""
-    right = {(sample.prompt_id, sample.seed): sample for sample in b}
-    keys = ((sample, (sample.prompt_id, sample.seed)) for sample in a)
-    return [(sample, right[key]) for sample, key in keys if key in right]
-
-
 def decode_ratio(a: Sequence[Sample], b: Sequence[Sample]) -> Ratio | None:
     """Decode rate of a over that of b; None below MIN_PAIRS prompts timed on both sides.
 

@@ -17,10 +17,9 @@ import httpx
 from backends.base import Backend, Request
 from orchestrator import sample
 from orchestrator.audit import Margin, first_divergence
-from orchestrator.compare import paired
 from orchestrator.expand import Arm
 from orchestrator.rundir import BOOKEND, RunDirectory, read_json, write_json
-from orchestrator.sample import Sample
+from orchestrator.sample import Sample, paired
 from orchestrator.serve import Server
 from orchestrator.stream import events
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from functools import cache, cached_property
 from itertools import chain
@@ -124,6 +124,13 @@ def read(path: Path, notice: Callable[[str], None] | None = None) -> list[Sample
         except ValueError as error:
             raise InputError(f"not a sample: {error}", where=f"{path}:{number}") from None
     return samples
+
+
+def paired(a: Sequence[Sample], b: Sequence[Sample]) -> list[tuple[Sample, Sample]]:
+    """Samples of the same prompt and seed, in prompt order."""
+    right = {(sample.prompt_id, sample.seed): sample for sample in b}
+    keys = ((sample, (sample.prompt_id, sample.seed)) for sample in a)
+    return [(sample, right[key]) for sample, key in keys if key in right]
 
 
 def _whole_size(path: Path, size: int) -> int:

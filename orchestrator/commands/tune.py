@@ -77,8 +77,10 @@ def _print(arm: str, phase: dict[str, Any]) -> None:
             f"Against K {phase['against']}: {phase['ratio']:.2f}x, {phase['verdict']} "
             f"(95 % interval {low:.2f} to {high:.2f}; expected {phase['predicted_ratio']:.2f}x)"
         )
-    word = {True: "held", False: "did not hold", None: "can neither be confirmed nor denied"}[phase["held"]]
-    print(f"The prediction {word}.\n")
+    print(f"The prediction {HELD[phase['held']]}.\n")
+
+
+HELD = {True: "held", False: "did not hold", None: "can neither be confirmed nor denied"}
 
 
 def _about(value: float, measured: bool) -> str:
