@@ -20,7 +20,7 @@ ROOT = DOCS.parent
 MARKDOWN = sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md"), *(ROOT / "recipes").rglob("*.md")])
 # What needs a GPU, the network, minutes or a run; its options are checked by --help instead.
 NOT_RUN = {"up", "status", "logs", "top", "restart", "down", "report"}
-NOT_RUN |= {"compare", "bench", "tune", "engines install", "engines add", "engines remove"}
+NOT_RUN |= {"audit", "compare", "bench", "tune", "engines install", "engines add", "engines remove"}
 
 
 @pytest.mark.parametrize("name", sorted(PAGES))
