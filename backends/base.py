@@ -323,9 +323,11 @@ class Backend(Protocol):
         """Tokens a slot holds, out of the answers of the plan's fact_paths; None if not told."""
         ...
 
-    def reported(self, facts: Mapping[str, Any], log: str) -> Mapping[str, str]:
+    def reported(
+        self, facts: Mapping[str, Any], log: str, env: Mapping[str, str]
+    ) -> Mapping[str, str]:
         """kv_dtype, prefix_cache (on, off) and graph_mode (graphs, none) as far as the server
-        tells them, in the answers of the plan's fact_paths or in its log."""
+        tells them, in the answers of the plan's fact_paths or in its log. `env` is the plan's."""
         ...
 
     def verification(self, spec: ServeSpec, sampling: Sampling) -> str:

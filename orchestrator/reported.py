@@ -19,15 +19,15 @@ LOG_BYTES = 8_000_000
 """Of a log, from its start: settings are told early, and a log can be huge."""
 
 
-def told(backend: str, facts: Mapping[str, Any], log: Path) -> dict[str, Any]:
+def told(plan: Mapping[str, Any], facts: Mapping[str, Any], log: Path) -> dict[str, Any]:
     """Those of FIELDS that the server tells, in the recipe's words."""
-    engine = BACKENDS[backend]
+    engine = BACKENDS[plan["backend"]]
     text = ""
     if log.exists():
         with log.open("rb") as file:
             text = file.read(LOG_BYTES).decode("utf-8", "replace")
     slot = engine.slot_context(facts)
-    found: dict[str, Any] = dict(engine.reported(facts, text))
+    found: dict[str, Any] = dict(engine.reported(facts, text, plan.get("env", {})))
     return found if slot is None else {**found, "context_per_slot": slot}
 
 

@@ -96,7 +96,7 @@ def _arm(
     else:
         status = read_json(folder / "status.json")
     samples = _samples(folder / "samples.jsonl")
-    told = reported.told(plan["backend"], status.get("facts", {}), folder / "server.log")
+    told = reported.told(plan, status.get("facts", {}), folder / "server.log")
     counters = read_json(folder / "counters.json") if (folder / "counters.json").exists() else []
     phases = []
     for counted in counters:

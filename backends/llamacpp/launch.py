@@ -217,9 +217,11 @@ class LlamaCpp:
         settings = (facts.get("/props") or {}).get("default_generation_settings") or {}
         return settings.get("n_ctx")
 
-    def reported(self, facts: Mapping[str, Any], log: str) -> Mapping[str, str]:
+    def reported(
+        self, facts: Mapping[str, Any], log: str, env: Mapping[str, str]
+    ) -> Mapping[str, str]:
         del facts
-        return reported(log)
+        return reported(log, env)
 
     def verification(self, spec: ServeSpec, sampling: Sampling) -> str:
         if spec.drafter is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 KV_CACHE = re.compile(r"llama_kv_cache: size = .*K \((\w+)\): .*V \((\w+)\):")
 REUSED = re.compile(r"\| task (\d+) \| cached n_tokens = (\d+),")
@@ -10,7 +11,7 @@ DRAFTER = "loading draft model"
 """What follows is the drafter's."""
 
 
-def reported(log: str) -> dict[str, str]:
+def reported(log: str, env: Mapping[str, str]) -> dict[str, str]:
     found: dict[str, str] = {}
     types = dict.fromkeys(one for pair in KV_CACHE.findall(log.split(DRAFTER)[0]) for one in pair)
     if types:
@@ -21,6 +22,7 @@ def reported(log: str) -> dict[str, str]:
         reused.setdefault(task, int(count))
     if reused:
         found["prefix_cache"] = "on" if any(reused.values()) else "off"
-    if graphs := re.search(r"CUDA : .*\bUSE_GRAPHS = ([01])", log):
-        found["graph_mode"] = "graphs" if graphs[1] == "1" else "none"
+    if re.search(r"\bCUDA : .*\bUSE_GRAPHS = 1", log):
+        # A build that can, unless it is told not to (ggml-cuda/common.cuh).
+        found["graph_mode"] = "none" if "GGML_CUDA_DISABLE_GRAPHS" in env else "graphs"
     return found

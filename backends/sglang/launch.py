@@ -257,7 +257,10 @@ class Sglang:
     def slot_context(self, facts: Mapping[str, Any]) -> int | None:
         return (facts.get("/server_info") or {}).get("context_length")
 
-    def reported(self, facts: Mapping[str, Any], log: str) -> Mapping[str, str]:
+    def reported(
+        self, facts: Mapping[str, Any], log: str, env: Mapping[str, str]
+    ) -> Mapping[str, str]:
+        del env
         return reported(facts, log)
 
     def verification(self, spec: ServeSpec, sampling: Sampling) -> str:

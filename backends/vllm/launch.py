@@ -236,8 +236,10 @@ class Vllm:
         models = (facts.get("/v1/models") or {}).get("data") or []
         return models[0].get("max_model_len") if models else None
 
-    def reported(self, facts: Mapping[str, Any], log: str) -> Mapping[str, str]:
-        del facts
+    def reported(
+        self, facts: Mapping[str, Any], log: str, env: Mapping[str, str]
+    ) -> Mapping[str, str]:
+        del facts, env
         return reported(log)
 
     def verification(self, spec: ServeSpec, sampling: Sampling) -> str:

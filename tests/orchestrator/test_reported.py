@@ -64,15 +64,20 @@ SGLANG = (
 def test_what_each_engine_tells(
     backend: str, facts: dict[str, Any], log: str, expected: tuple[str, str, str]
 ) -> None:
-    found = BACKENDS[backend].reported({"/server_info": facts} if facts else {}, log)
+    found = BACKENDS[backend].reported({"/server_info": facts} if facts else {}, log, {})
     assert (found["kv_dtype"], found["prefix_cache"], found["graph_mode"]) == expected
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_a_server_that_tells_nothing(backend: str, tmp_path: Path) -> None:
-    assert told(backend, {}, tmp_path / "server.log") == {}
+    assert told({"backend": backend}, {}, tmp_path / "server.log") == {}
     (tmp_path / "server.log").write_bytes(b"\xff listening\n")
-    assert told(backend, {}, tmp_path / "server.log") == {}
+    assert told({"backend": backend}, {}, tmp_path / "server.log") == {}
+
+
+def test_a_variable_switches_llamacpps_graphs_off() -> None:
+    found = BACKENDS["llamacpp"].reported({}, LLAMACPP, {"GGML_CUDA_DISABLE_GRAPHS": "1"})
+    assert found["graph_mode"] == "none"
 
 
 ASKED = {
