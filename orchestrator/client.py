@@ -14,7 +14,6 @@ import time
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from functools import partial
 from typing import Any, ParamSpec, TypeVar
 
 import httpx
@@ -24,7 +23,7 @@ from backends.base import Backend, Call, Request
 from orchestrator.client_floor import Floor, metered
 from orchestrator.recording import PhaseContext, Recording, to_sample
 from orchestrator.sample import Sample
-from orchestrator.transport import EXTENSION, PacedSelector, StampingTransport
+from orchestrator.transport import EXTENSION, StampingTransport
 
 __all__ = ["PhaseContext", "run_phase", "run_requests"]
 
@@ -94,12 +93,7 @@ async def run_requests(
 
 
 def _blocking(run: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, T]:
-    def blocking(*args: P.args, **kwargs: P.kwargs) -> T:
-        loop = partial(asyncio.SelectorEventLoop, PacedSelector())
-        with asyncio.Runner(loop_factory=loop) as runner:
-            return runner.run(run(*args, **kwargs))
-
-    return blocking
+    return lambda *args, **kwargs: asyncio.run(run(*args, **kwargs))
 
 
 run_phase = _blocking(run_requests)
