@@ -26,8 +26,8 @@ class Hub:
     """File to the byte after which its connection is dropped; once each."""
     sizes: dict[str, int] = field(default_factory=dict)
     """Of files whose size is told wrong."""
-    stall: set[str] = field(default_factory=set)
-    """Files that begin and never end, as long as the hub is there."""
+    stall: dict[str, int] = field(default_factory=dict)
+    """File to the byte after which nothing more comes, as long as the hub is there."""
     closing: threading.Event = field(default_factory=threading.Event)
     gets: list[tuple[str, str | None]] = field(default_factory=list)
     """(file, Range header) of every file that was asked for."""
@@ -109,11 +109,12 @@ class _Handler(BaseHTTPRequestHandler):
         if not body:
             return
         self.hub.gets.append((name, asked))
-        stop = 1000 if name in self.hub.stall else self.hub.drop.pop(name, None)
+        stalled = self.hub.stall.get(name)
+        stop = stalled if stalled is not None else self.hub.drop.pop(name, None)
         self.wfile.write(data[first:stop])
         if stop is not None:
             self.wfile.flush()
-            if name in self.hub.stall:
+            if stalled is not None:
                 self.hub.closing.wait()
             self.close_connection = True
             self.connection.close()

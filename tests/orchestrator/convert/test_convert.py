@@ -180,7 +180,7 @@ def test_the_vision_tower_does_not_count() -> None:
 
 def test_an_unknown_quantisation_is_refused() -> None:
     assert flow.quantisations("q4_k_m, BF16,Q4_K_M") == ("Q4_K_M", "BF16")
-    with pytest.raises(InputError, match=r'no quantisation "q9".*Known: BF16'):
+    with pytest.raises(InputError, match=r'no quantisation "q9".*Known: F32, BF16'):
         flow.quantisations("q9")
 
 

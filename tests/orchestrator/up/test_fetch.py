@@ -126,7 +126,7 @@ def test_the_disk_is_looked_at_first(home: Path, served: Hub, recipe: str) -> No
 
 
 def test_a_stopped_download_leaves_no_process(home: Path, served: Hub, recipe: str) -> None:
-    served.stall.add("target-bf16.gguf")
+    served.stall["target-bf16.gguf"] = 1000
     running = subprocess.Popen(
         [*MUSEORCH, "up", recipe, "--detach", "--yes"],
         env=environment(home),
