@@ -6,10 +6,18 @@ import difflib
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BeforeValidator, Field, GetJsonSchemaHandler, field_validator, model_validator
+from pydantic import (
+    BeforeValidator,
+    Field,
+    GetJsonSchemaHandler,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 from backends import BACKENDS
 from backends.base import Device, Sampling, Speculation
+from backends.errors import InputError
 from orchestrator.certify import CONDITIONS
 from orchestrator.document import Document, Strict
 
@@ -242,6 +250,17 @@ class Recipe(Strict):
                 hint = f'did you mean "{close[0]}"?' if close else f"use {', '.join(CONDITIONS)}"
                 raise ValueError(f'"{name}" is not a condition; {hint}')
         return value
+
+
+def with_concurrency(recipe: Recipe, values: list[int]) -> Recipe:
+    """The recipe with another sweep. Raises InputError where the workload does not allow it."""
+    data = {**recipe.workload.model_dump(), "concurrency": values}
+    try:
+        workload = Workload.model_validate(data)
+    except ValidationError as error:
+        told = str(error.errors()[0]["msg"]).removeprefix("Value error, ")
+        raise InputError(f"{told}.", where="--concurrency") from None
+    return recipe.model_copy(update={"workload": workload})
 
 
 def load_recipe(path: Path) -> tuple[Recipe, Document]:

@@ -25,7 +25,7 @@ from orchestrator.models import RECIPES, LoadedModel, Model, load_model
 from orchestrator.overlay import materialise
 from orchestrator.plan import PlannedArm, plan_arm, plan_json, unrunnable
 from orchestrator.progress import Progress
-from orchestrator.recipe import Mode, Recipe, load_recipe
+from orchestrator.recipe import Mode, Recipe, load_recipe, with_concurrency
 from orchestrator.resume import require_same
 from orchestrator.rundir import BOOKEND, RunDirectory, block_turns, read_json, write_json
 from orchestrator.sample import Sample, append
@@ -77,10 +77,15 @@ def find_recipe(name: str) -> Path:
     return shipped if shipped.is_file() else path
 
 
-def prepare(name: str) -> Job:
-    """Read, validate, expand, render and plan. Raises InputError; starts nothing."""
+def prepare(name: str, concurrency: list[int] | None = None) -> Job:
+    """Read, validate, expand, render and plan. Raises InputError; starts nothing.
+
+    `concurrency` takes the place of the recipe's own.
+    """
     path = find_recipe(name)
     recipe, document = load_recipe(path)
+    if concurrency is not None:
+        recipe = with_concurrency(recipe, concurrency)
     try:
         model = load_model(recipe.model, path.parent)
     except InputError as error:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from orchestrator.commands.numbers import numbers
 from orchestrator.commands.output import print_json
 
 if TYPE_CHECKING:
@@ -24,6 +25,9 @@ RECIPE = typer.Argument(help="A recipe file, or a shipped recipe such as tiny-mu
 JSON = typer.Option(False, "--json", help="Print JSON.")
 OUT = typer.Option(None, "--out", help="Run directory. Default: runs/<utc>-<recipe>.")
 RESUME = typer.Option(None, "--resume", help="Finish this run directory instead of a new one.")
+CONCURRENCY = typer.Option(
+    None, "--concurrency", help="Requests in flight, as 1,4,16, in place of the recipe's."
+)
 QUIET = typer.Option(False, "--quiet", "-q", help="No progress.")
 IN_PLACE = typer.Option(
     False, "--patch-in-place", help="Also patch an engine that museorch does not own."
@@ -54,6 +58,7 @@ def plan(recipe: str = RECIPE, as_json: bool = JSON) -> None:
 def compare(
     recipe: str = RECIPE,
     arms: list[str] = typer.Option([], "--arms", help="Only these, as in 'vllm-*'. Repeatable."),
+    concurrency: str | None = CONCURRENCY,
     out: Path | None = OUT,
     resume: Path | None = RESUME,
     as_json: bool = JSON,
@@ -61,24 +66,26 @@ def compare(
     patch_in_place: bool = IN_PLACE,
 ) -> None:
     """Run every arm of a recipe and compare them where the conditions match."""
-    _run(recipe, arms, out, resume, as_json, quiet, patch_in_place)
+    _run(recipe, arms, concurrency, out, resume, as_json, quiet, patch_in_place)
 
 
 def bench(
     recipe: str = RECIPE,
     arm: str = typer.Option(help="The arm to run."),
+    concurrency: str | None = CONCURRENCY,
     out: Path | None = OUT,
     as_json: bool = JSON,
     quiet: bool = QUIET,
     patch_in_place: bool = IN_PLACE,
 ) -> None:
     """Run one arm of a recipe."""
-    _run(recipe, [arm], out, None, as_json, quiet, patch_in_place)
+    _run(recipe, [arm], concurrency, out, None, as_json, quiet, patch_in_place)
 
 
 def _run(
     recipe: str,
     arms: list[str],
+    concurrency: str | None,
     out: Path | None,
     resume: Path | None,
     as_json: bool,
@@ -95,7 +102,8 @@ def _run(
 
     if out is not None and resume is not None:
         raise InputError("--out and --resume exclude each other.")
-    job = replace(flow.prepare(recipe), patch_in_place=patch_in_place)
+    sweep = numbers(concurrency, "--concurrency")
+    job = replace(flow.prepare(recipe, sweep), patch_in_place=patch_in_place)
     if arms:
         job = _only(job, arms)
     flow.require_runnable(job)
@@ -112,7 +120,9 @@ def _run(
             flow.execute(job, run, progress)
         except KeyboardInterrupt:
             interrupted = True
-    _conclude(run, as_json, arms, interrupted=interrupted)
+    chosen = [word for arm in arms for word in ("--arms", arm)]
+    chosen += ["--concurrency", concurrency] if concurrency is not None else []
+    _conclude(run, as_json, chosen, interrupted=interrupted)
 
 
 def _only(job: Job, patterns: list[str]) -> Job:
@@ -146,7 +156,7 @@ def _only(job: Job, patterns: list[str]) -> Job:
 
 
 def _conclude(
-    run: RunDirectory, as_json: bool, arms: list[str], *, interrupted: bool = False
+    run: RunDirectory, as_json: bool, chosen: list[str], *, interrupted: bool = False
 ) -> None:
     from backends.errors import MuseorchError
     from orchestrator.commands.report import write_beside
@@ -173,7 +183,7 @@ def _conclude(
     if interrupted:
         recipe = read_json(run.run_file)["path"]
         words = ["museorch", "compare", recipe, "--resume", str(run.path)]
-        again = shlex.join([*words, *(word for arm in arms for word in ("--arms", arm))])
+        again = shlex.join([*words, *chosen])
         _tell("note", f"Stopped. What was measured is kept; finish it with: {again}", as_json)
         raise typer.Exit(130)
     if any(arm["status"] != "ok" for arm in result["arms"]):

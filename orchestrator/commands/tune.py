@@ -7,6 +7,8 @@ from typing import Any
 
 import typer
 
+from orchestrator.commands.numbers import numbers
+
 
 def tune(
     recipe: str = typer.Argument(help="A recipe file, or a shipped recipe."),
@@ -31,23 +33,12 @@ def tune(
     job = prepare(recipe)
     where = out if out is not None else new_run_path(f"{job.recipe.name}-tune")
     with Progress(quiet=quiet) as progress:
-        data = tuning.tune(job, arm, _numbers(draft_tokens), where, progress)
+        data = tuning.tune(job, arm, numbers(draft_tokens, "--draft-tokens"), where, progress)
     if as_json:
         print(json.dumps(data, indent=1, ensure_ascii=False))
         return
     for phase in data["phases"]:
         _print(data["arm"], phase)
-
-
-def _numbers(text: str | None) -> list[int] | None:
-    from backends.errors import InputError
-
-    if text is None:
-        return None
-    words = [word.strip() for word in text.split(",")]
-    if not all(word.isdecimal() and int(word) > 0 for word in words):
-        raise InputError(f'"{text}" is no list of numbers such as 1,4,15.', where="--draft-tokens")
-    return [int(word) for word in words]
 
 
 def _print(arm: str, phase: dict[str, Any]) -> None:

@@ -267,6 +267,27 @@ def test_arms_are_chosen_by_pattern(tmp_path: Path) -> None:
     assert 'no arm is called "vllm-*"' in done.stderr
 
 
+def test_a_sweep_on_the_command_line_takes_the_place_of_the_recipes(tmp_path: Path) -> None:
+    recipe = write_recipe(tmp_path, recipe_data(tmp_path, order={"bookend": False}))
+    out = tmp_path / "out"
+    compare(recipe, out, "--concurrency", "1,3")
+    result = result_of(out)
+    for arm in result["arms"]:
+        assert [mode["concurrency"] for mode in arm["modes"]] == [1, 3]
+        for mode in arm["modes"]:
+            assert mode["metrics"]["output_tok_s"]["value"] > 0  # all requests together
+            assert mode["metrics"]["decode_tok_s"]["value"] > 0  # what each of them sees
+    plan = json.loads((out / "plan.json").read_text("utf-8"))
+    argv = plan[0]["argv"]
+    assert argv[argv.index("--parallel") + 1] == "3"
+    for words, told in (("2,two", "no list of numbers"), ("2,2", "each may be given once")):
+        done = compare(recipe, tmp_path / "other", "--concurrency", words)
+        assert done.returncode == 2
+        assert done.stderr.startswith("museorch: --concurrency: ")
+        assert told in done.stderr
+    assert not (tmp_path / "other").exists()
+
+
 def test_time_is_monotonic_between_samples(tmp_path: Path) -> None:
     out = tmp_path / "out"
     began = time.monotonic_ns()
