@@ -106,6 +106,7 @@ def pairs(result: Mapping[str, Any], phase: Phase) -> Table:
                 times(row["ratio"]),
                 times(low),
                 times(high),
+                times(row["throughput_ratio"]),
                 times(factors.get("tau")),
                 times(factors.get("step_time")),
                 *(times(factors.get(part) if split else None, row["unsplit"]) for part in SPLIT),
@@ -124,6 +125,7 @@ def pairs(result: Mapping[str, Any], phase: Phase) -> Table:
         "ratio",
         "95 % from",
         "to",
+        "of throughput",
         "tau factor",
         "step-time factor",
         "of it verification",
@@ -134,9 +136,10 @@ def pairs(result: Mapping[str, Any], phase: Phase) -> Table:
         "conditions",
     )
     note = (
-        "ratio = tau factor x step-time factor x remainder. The tau factor is the drafter's "
-        "quality, the step-time factor what a step costs: verification x drafting, where the two "
-        "can be told apart. Intervals are a bootstrap over prompts."
+        "The ratio is of what each request sees, beside it that of all output tokens over the "
+        "time of the phase. ratio = tau factor x step-time factor x remainder: the drafter's "
+        "quality, and what a step costs, which is verification x drafting where the two can be "
+        "told apart. Intervals are a bootstrap over prompts."
     )
     return _filled(
         Table("Pairs", columns, tuple(rows), note), ("of it verification", "of it drafting")

@@ -71,6 +71,7 @@ def test_pairs_show_ratio_interval_and_factors(made: tuple[Reader, dict[str, Any
         "ratio": row["ratio"],
         "95 % from": row["interval"][0],
         "to": row["interval"][1],
+        "of throughput": row["throughput_ratio"],
         "tau factor": row["factors"]["tau"],
         "step-time factor": row["factors"]["step_time"],
     }
