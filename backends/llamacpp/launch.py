@@ -230,7 +230,9 @@ class LlamaCpp:
 
 
 def _top(event: Mapping[str, Any]) -> tuple[tuple[int, float], ...]:
-    rows = event.get("completion_probabilities") or [{}]
+    rows = event.get("completion_probabilities")
+    if not rows:
+        return ()
     return tuple((row["id"], row["logprob"]) for row in rows[0].get("top_logprobs", ()))
 
 

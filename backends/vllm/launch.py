@@ -250,7 +250,9 @@ class Vllm:
 
 def _top(logprobs: Any) -> tuple[tuple[int, float], ...]:
     """Keys are `token_id:7`, as asked for with return_tokens_as_token_ids."""
-    rows = logprobs.get("top_logprobs") if isinstance(logprobs, dict) else None
+    if not isinstance(logprobs, dict):
+        return ()
+    rows = logprobs.get("top_logprobs")
     first = rows[0] if rows else {}
     return tuple((int(key.removeprefix("token_id:")), value) for key, value in first.items())
 
