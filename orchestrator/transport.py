@@ -67,7 +67,7 @@ class StampingTransport(httpx.AsyncBaseTransport):
 
     async def __aenter__(self) -> StampingTransport:
         self._epoll = select.epoll()
-        asyncio.get_running_loop().add_reader(self._epoll, self._read)
+        asyncio.get_running_loop().add_reader(self._epoll, self.read)
         return self
 
     async def aclose(self) -> None:
@@ -83,14 +83,13 @@ class StampingTransport(httpx.AsyncBaseTransport):
             stamps.sent_ns = time.monotonic_ns()
             try:
                 await loop.sock_sendall(sock, head + request.content)
-                self._exchanges[sock.fileno()] = exchange
-                self._epoll.register(sock, select.EPOLLIN)
+                self.watch(sock, exchange)
                 await exchange.done
             except OSError as error:
                 raise httpx.ReadError(error.strerror or str(error)) from error
             finally:
-                # Closing it takes it out of the epoll.
-                self._exchanges.pop(sock.fileno(), None)
+                if self._exchanges.pop(sock.fileno(), None) is not None:
+                    self._epoll.unregister(sock)
         return httpx.Response(exchange.parser.get_status_code())
 
     async def _connect(self, sock: socket.socket, request: httpx.Request) -> None:
@@ -105,7 +104,11 @@ class StampingTransport(httpx.AsyncBaseTransport):
         except OSError as error:
             raise httpx.ConnectError(error.strerror or str(error)) from error
 
-    def _read(self) -> None:
+    def watch(self, sock: socket.socket, exchange: Exchange) -> None:
+        self._epoll.register(sock, select.EPOLLIN)
+        self._exchanges[sock.fileno()] = exchange
+
+    def read(self) -> None:
         """Read what has arrived on all sockets.
 
         While there is much, a process that wakes for each arrival pays most for that, so they are
