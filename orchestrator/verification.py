@@ -99,7 +99,9 @@ def step_time_split(
     steps = [measure(one.phase, ("step_time_ms",))["step_time_ms"].value for one in (a, b)]
     for one, step in zip((a, b), steps, strict=True):
         drafting = _drafting(one, found)
-        if isinstance(drafting, str) or step is None or drafting >= step:
+        if step is not None and not isinstance(drafting, str) and drafting >= step:
+            drafting = "drafting is told to take longer than the whole step"
+        if step is None or isinstance(drafting, str):
             reason = drafting if isinstance(drafting, str) else "no step was timed"
             return {"target": None, "draft": None}, f"{one.arm}: {reason}"
         rest.append(step - drafting)

@@ -121,3 +121,5 @@ def test_the_factor_is_taken_apart_by_a_line_or_not_at_all() -> None:
     assert reason == "k4: the engine does not tell how long it drafts, and no other K was measured"
     _, reason = step_time_split(arms[1], PLAIN, curves([PLAIN, *arms[:2]]))
     assert "fewer than 3 K" in str(reason)
+    _, reason = step_time_split(measured("a", 4.0, 4, draft_ms=5.0), PLAIN, [])
+    assert reason == "a: drafting is told to take longer than the whole step"
