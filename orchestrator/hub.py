@@ -12,7 +12,8 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -140,31 +141,26 @@ def _stored(wanted: Wanted) -> int:
     return total
 
 
-class _child:
-    """The process that talks to the hub, ended on the way out."""
-
-    def __init__(self, action: str, wanted: Wanted) -> None:
-        self.argv = [sys.executable, "-m", "orchestrator.hub_download", action, wanted.repo]
-        self.argv += wanted.patterns
-
-    def __enter__(self) -> subprocess.Popen[str]:
-        self.process = subprocess.Popen(
-            self.argv,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            env={**os.environ, "HF_HUB_DISABLE_PROGRESS_BARS": "1"},
-            text=True,
-            process_group=0,
-        )
-        return self.process
-
-    def __exit__(self, *_: object) -> None:
-        self.process.kill()
-        self.process.wait()
-        for pipe in (self.process.stdin, self.process.stdout):
-            assert pipe is not None
-            pipe.close()
+@contextmanager
+def _child(action: str, wanted: Wanted) -> Iterator[subprocess.Popen[str]]:
+    """The process that talks to the hub. Without stdin it removes its unfinished files and ends."""
+    argv = [sys.executable, "-m", "orchestrator.hub_download", action, wanted.repo]
+    process = subprocess.Popen(
+        [*argv, *wanted.patterns],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env={**os.environ, "HF_HUB_DISABLE_PROGRESS_BARS": "1"},
+        text=True,
+        process_group=0,  # Ctrl-C is for museorch
+    )
+    assert process.stdin is not None
+    with process:
+        try:
+            yield process
+        finally:
+            process.stdin.close()
+            process.wait()
 
 
 def _told(child: subprocess.Popen[str], wanted: Wanted) -> dict[str, Any]:

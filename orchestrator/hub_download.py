@@ -3,12 +3,13 @@
     python -m orchestrator.hub_download list|get REPOSITORY PATTERN...
 
 One line of JSON to stdout: `{"files": [{"name", "size", "here"}]}`, `{"done": true}`, or
-`{"error": kind, "text": ...}`. A process of its own can be ended in the middle of a file; it ends
-by itself when its stdin closes, that is, with the process that started it.
+`{"error": kind, "text": ...}`. A process of its own can be ended in the middle of a file: it ends
+when its stdin closes, so at the latest with the process that started it, and takes that file along.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sys
@@ -47,6 +48,11 @@ def _first_line(error: BaseException) -> str:
 
 def _end_with_parent() -> None:
     sys.stdin.read()
+    # Their names are used once, so nobody would ever go on with them.
+    for entry in os.scandir("/proc/self/fd"):
+        with contextlib.suppress(OSError):
+            if (path := os.readlink(entry.path)).endswith(".incomplete"):
+                os.unlink(path)
     os._exit(1)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -85,35 +84,27 @@ class Choice:
 
     def fetchable(self) -> bool:
         """Whether the hub's files are all that is missing."""
-        problem = self.problem()
-        return isinstance(problem, NotHere) and not problem.to_convert
+        return isinstance(self.problem(), NotHere) and not self.to_make()
+
+    def to_make(self) -> list[str]:
+        """The commands that make weights which are on no hub."""
+        made = [w.fetch for w in self._weights if w.fetch and Path(w.path).is_absolute()]
+        return list(dict.fromkeys(made))
 
 
 class NotHere(EngineError):
     """Weights are not on this machine."""
 
-    to_convert: bool
-    """Some of them come from `museorch convert`, not from the hub."""
-
 
 def _not_here(choice: Choice) -> NotHere | None:
     """Everything that has to be brought here, at once."""
-    wanted = choice.missing()
-    made = [w.fetch for w in choice._weights if w.fetch and Path(w.path).is_absolute()]
-    commands = [command(one.repo, one.file) for one in wanted] + list(dict.fromkeys(made))
-    if not commands:
+    wanted, made = choice.missing(), choice.to_make()
+    if not wanted and not made:
         return None
     if not wanted:
-        problem = NotHere(
-            "its weights are not made yet.", where=choice.name, fix=f"Make them: {commands[0]}"
-        )
-    else:
-        problem = _to_fetch(choice, commands)
-    problem.to_convert = bool(made)
-    return problem
-
-
-def _to_fetch(choice: Choice, commands: Sequence[str]) -> NotHere:
+        fix = f"Make them: {' && '.join(made)}"
+        return NotHere("its weights are not made yet.", where=choice.name, fix=fix)
+    commands = [*(command(one.repo, one.file) for one in wanted), *made]
     sizes = [published_size(weights, choice.model.model) for weights in choice._weights]
     size, free = sum(one for one in sizes if one is not None), free_disk(cache())
     room = f"{size / GIB:.1f} GiB to fetch, {free / GIB:.1f} GiB free at {cache()}"

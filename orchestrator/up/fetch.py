@@ -15,6 +15,7 @@ from orchestrator import hub
 from orchestrator.hub import Wanted
 from orchestrator.up.choice import Choice
 from orchestrator.up.memory import GIB, free_disk
+from orchestrator.up.show import amount
 
 SPARE_BYTES = GIB
 """Left free on the disk."""
@@ -34,20 +35,20 @@ def fetch(choice: Choice, *, yes: bool, line: Line) -> None:
     """
     sizes = {one: hub.remaining(one) for one in choice.missing()}
     total, free = sum(sizes.values()), free_disk(hub.cache())
-    print(f"{choice.name}: to fetch into {hub.cache()}, {free / GIB:.1f} GiB free", file=sys.stderr)
+    print(f"{choice.name}: to fetch into {hub.cache()}, {amount(free)} free", file=sys.stderr)
     for one, size in sizes.items():
-        print(f"{size / GIB:12.2f} GiB  {one.name}", file=sys.stderr)
+        print(f"{amount(size):>12}  {one.name}", file=sys.stderr)
     if total + SPARE_BYTES > free:
         raise EngineError(
-            f"{total / GIB:.1f} GiB are to be fetched, and {free / GIB:.1f} GiB are free at "
-            f"{hub.cache()}, of which 1 stays free.",
+            f"{amount(total)} are to be fetched, and {amount(free)} are free at "
+            f"{hub.cache()}, of which 1 GiB stays free.",
             where=choice.name,
             fix="Make room there, or set HF_HUB_CACHE to a folder on another disk.",
         )
     if not yes and not _asked():
         commands = " && ".join(hub.command(one.repo, one.file) for one in sizes)
         raise InputError(
-            f"{total / GIB:.1f} GiB would be fetched, and nobody said yes.",
+            f"{amount(total)} would be fetched, and nobody said yes.",
             where=choice.name,
             fix=f"Say so with --yes, or fetch them yourself: {commands}",
         )
@@ -79,6 +80,6 @@ def _words(one: Wanted, come: int, size: int, seconds: float) -> str:
     rate = come / seconds if seconds > 0 else 0.0
     left = f", {max(0, size - come) / rate / 60:.0f} min left" if rate > 0 else ""
     return (
-        f"fetching {one.name}: {min(come, size) / GIB:.2f} of {size / GIB:.2f} GiB, "
+        f"fetching {one.name}: {amount(min(come, size))} of {amount(size)}, "
         f"{rate / 1e6:.0f} MB/s{left}"
     )

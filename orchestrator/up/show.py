@@ -19,14 +19,16 @@ BAR = 20
 
 def memory_text(budget: Budget) -> str:
     """The table: each part, their sum, and what is free."""
-    rows = [(part.name, _gib(part.size), part.why) for part in budget.parts]
-    rows.append(("needed", _gib(budget.needed), ""))
+    rows = [(part.name, amount(part.size), part.why) for part in budget.parts]
+    rows.append(("needed", amount(budget.needed), ""))
     space = budget.space
     if space is None:
         rows.append(("free", UNKNOWN, "nvidia-smi did not tell"))
     else:
         verdict = "fits" if budget.fits else "does not fit"
-        rows.append(("free", _gib(space.free), f"of {_gib(space.total)}, {space.name}: {verdict}"))
+        rows.append(
+            ("free", amount(space.free), f"of {amount(space.total)}, {space.name}: {verdict}")
+        )
     return "\n".join(f"  {name:<9} {size:>10}  {why}".rstrip() for name, size, why in rows)
 
 
@@ -132,7 +134,8 @@ def bars(live: Live) -> list[str]:
     ]
 
 
-def _gib(size: int | None) -> str:
+def amount(size: int | None) -> str:
+    """Of bytes, for a person."""
     if size is None:
         return UNKNOWN
     return f"{size / GIB:.1f} GiB" if size >= GIB else f"{size / (1 << 20):.1f} MiB"

@@ -69,6 +69,7 @@ def test_an_interrupted_download_keeps_whole_files_and_is_not_taken_for_a_checkp
     with pytest.raises(KeyboardInterrupt):
         hub.fetch(Wanted("org/model"), stop)
     assert hub.cached("org/model") is None
+    assert not list(hub.cache().rglob("*.incomplete")), "nothing would ever finish them"
     served.stall.clear()
     hub.fetch(Wanted("org/model"), lambda _: None)
     assert [name for name, _ in served.gets].count("config.json") == 1

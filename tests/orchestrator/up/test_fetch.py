@@ -63,7 +63,7 @@ def test_nothing_comes_unasked_and_with_yes_everything_comes_once(
     refused = museorch(home, "up", recipe, "--detach")
     assert refused.returncode == 2, refused.stderr
     assert "--yes" in refused.stderr
-    assert f"GiB  {REPO}/target-bf16.gguf" in refused.stderr
+    assert f"5.8 MiB  {REPO}/target-bf16.gguf" in refused.stderr
     assert "Traceback" not in refused.stderr
     assert served.gets == []
     assert kept(home) == []
