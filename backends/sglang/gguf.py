@@ -8,15 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from backends.base import Finding, ServeSpec
-from backends.sglang.patches.gguf import BF16
 
 UNPACKED = ("bf16", "f16")
 """Quantisations whose numbers need no kernel."""
-
-
-def patches(spec: ServeSpec) -> tuple[str, ...]:
-    bf16 = spec.target.format == "gguf" and spec.target.quantisation == "bf16"
-    return (BF16.id,) if bf16 else ()
 
 
 def findings(spec: ServeSpec) -> Iterator[Finding]:
@@ -36,14 +30,6 @@ def findings(spec: ServeSpec) -> Iterator[Finding]:
             "SGLang's DSpark wants the target's lm_head as a plain weight, which a GGUF target has "
             "not.",
             "Use dflash, a Hugging Face target, or backend llamacpp.",
-        )
-    if spec.drafter is not None and spec.target.quantisation == "f16":
-        yield Finding(
-            "error",
-            "gguf-f16-drafter",
-            "the drafter computes in bfloat16 and an F16 target's lm_head in float16, which SGLang "
-            "does not convert.",
-            "Convert the target to BF16: museorch convert TARGET --quant BF16.",
         )
     if spec.device == "cpu" and spec.target.quantisation not in UNPACKED:
         yield Finding(

@@ -26,7 +26,7 @@ from backends.base import (
 from backends.patch import Patch
 from backends.preflight import PACKAGES, above_block, too_old
 from backends.sglang import gguf
-from backends.sglang.patches import FIRST_NATIVE, PATCHES, needed
+from backends.sglang.patches import FIRST_NATIVE, PATCHES, for_weights, needed
 from backends.sglang.reported import reported
 
 DTYPES = {"bf16": "bfloat16", "f16": "float16", "f32": "float32"}
@@ -121,7 +121,7 @@ class Sglang:
             fact_paths=("/server_info", "/v1/models"),
             patches=(
                 *needed(spec.engine_version, spec.device, spec.speculation),
-                *gguf.patches(spec),
+                *for_weights(spec.target, spec.speculation),
             ),
             modules=_modules(spec),
             overlays=self._overlays(spec),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from backends.patch import Edit, Evidence, Patch
 
 _WEIGHTS = "sglang/srt/model_loader/weight_utils.py"
+MUSE = Evidence("sglang/srt/model_loader/gguf_name_maps.py", "build_muse_glimmer_name_map")
 
 BF16 = Patch(
     id="sglang-gguf-bf16",
@@ -32,9 +33,30 @@ BF16 = Patch(
     ),
     speculation=(),
     only_for="BF16 GGUF targets",
-    precondition=(
-        Evidence("sglang/srt/model_loader/gguf_name_maps.py", "build_muse_glimmer_name_map"),
-    ),
+    precondition=(MUSE,),
 )
 
-PATCHES = (BF16,)
+SCALE = Patch(
+    id="sglang-gguf-scale",
+    engine="sglang",
+    title="GGUF: scale queries by the file's own head size",
+    why=(
+        "A file that does not say how queries are scaled gets 3.87 times the root of 128, the head "
+        "size of the published target, whatever its own is."
+    ),
+    symptom="a GGUF target with another head size, such as tiny-muse, gives other text than its "
+    "checkpoint, without any error",
+    upstream="none known",
+    edits=(
+        Edit(
+            "sglang/srt/configs/muse_glimmer.py",
+            '_mul_sqrt(opt("attention.scale"), head_dim)',
+            '_mul_sqrt(opt("attention.scale") or 3.87, head_dim)',
+        ),
+    ),
+    speculation=(),
+    only_for="GGUF targets",
+    precondition=(MUSE,),
+)
+
+PATCHES = (BF16, SCALE)

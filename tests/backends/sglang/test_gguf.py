@@ -53,6 +53,12 @@ def test_bf16_files_need_a_patch() -> None:
     assert "sglang-gguf-bf16" not in SGLANG.plan(PLAIN).patches
 
 
+def test_dflash_in_another_type_than_bf16_needs_a_patch() -> None:
+    assert "sglang-draft-dtype" in SGLANG.plan(on(drafted("dflash", 15), "f16", "cpu")).patches
+    assert "sglang-draft-dtype" not in SGLANG.plan(on(drafted("dflash", 15), "bf16", "cpu")).patches
+    assert "sglang-draft-dtype" not in SGLANG.plan(on(PLAIN, "f16", "cpu")).patches
+
+
 @pytest.mark.parametrize(
     ("spec", "codes"),
     [
@@ -62,7 +68,7 @@ def test_bf16_files_need_a_patch() -> None:
         (on(PLAIN, "q8_0", "cpu"), {"gguf-kernels"}),
         (on(drafted("dflash", 15), "bf16", "cpu"), set()),
         (on(drafted("dflash", 15), "q4_k_m", "cuda"), set()),
-        (on(drafted("dflash", 15), "f16", "cpu"), {"gguf-f16-drafter"}),
+        (on(drafted("dflash", 15), "f16", "cpu"), set()),
         (on(drafted("dflash", 15), "bf16", "cpu", "gguf"), {"gguf-drafter"}),
         (on(drafted("dspark", 15), "q4_k_m", "cuda"), {"gguf-dspark"}),
         (drafted("dspark", 15), set()),
