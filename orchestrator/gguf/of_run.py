@@ -45,14 +45,17 @@ def measure(
     run: RunDirectory,
     on_progress: Callable[[str], None],
 ) -> None:
-    """Write run.quality_file, unless a whole one is there. A failure is kept as its reason."""
-    if recipe.quality is None or _finished(run):
+    """Write run.quality_file, unless a whole one is there. A failure is kept as its reason.
+
+    Nothing where only some of the recipe's arms run, and those have nothing to compare.
+    """
+    found = targets(planned)
+    if recipe.quality is None or len(found) < 2 or _finished(run):
         return
     from orchestrator.gguf.quality import quality
 
     path = near / recipe.quality.text
     text = read_text(path)
-    found = targets(planned)
     (reference, first), *others = found.items()
     assert first.engine is not None, "require_runnable has been called"
     result: dict[str, Any] = {

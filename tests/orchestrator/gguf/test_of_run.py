@@ -84,6 +84,16 @@ def test_a_failure_is_kept_as_its_reason(job: Callable[..., Job], tmp_path: Path
     assert [row["quantisation"] for row in found["rows"]] == ["bf16"]
 
 
+def test_some_arms_of_a_recipe_have_nothing_to_compare(
+    job: Callable[..., Job], tmp_path: Path
+) -> None:
+    whole = job(["q4_k_m", "bf16"])
+    run = RunDirectory.create(tmp_path / "run")
+    for planned in ((), whole.planned[:1]):
+        of_run.measure(whole.recipe, planned, whole.path.parent, run, lambda _: None)
+    assert not run.quality_file.exists()
+
+
 def test_what_cannot_be_measured_is_said_before_anything_starts(job: Callable[..., Job]) -> None:
     with pytest.raises(InputError, match="differ in quantisation") as one:
         job(["bf16"])
