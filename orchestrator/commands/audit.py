@@ -40,10 +40,12 @@ def audit(
 
     from backends.errors import InputError
     from orchestrator import run as flow
+    from orchestrator.commands.report import write_beside
     from orchestrator.distribution.audit import DIFFERS, judge, look_up
     from orchestrator.distribution.draw import Asked, draw
     from orchestrator.plan import plan_arm
     from orchestrator.progress import Progress
+    from orchestrator.result import build
     from orchestrator.rundir import RunDirectory, new_run_path, write_json
 
     job = flow.prepare(recipe)
@@ -87,6 +89,9 @@ def audit(
     write_json(folder / "audit.json", result)
     if measured is not None:
         write_json(measured.distribution_file, result)
+        remade = build(measured)
+        write_json(measured.result_file, remade)
+        write_beside(measured, remade)
     if as_json:
         import json
 
