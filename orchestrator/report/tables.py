@@ -141,12 +141,11 @@ def pairs(result: Mapping[str, Any], phase: Phase) -> Table:
         "quality, and what a step costs, which is verification x drafting where the two can be "
         "told apart. Intervals are a bootstrap over prompts."
     )
-    return _filled(
-        Table("Pairs", columns, tuple(rows), note), ("of it verification", "of it drafting")
-    )
+    return _filled(Table("Pairs", columns, tuple(rows), note), MAY_BE_EMPTY)
 
 
 SPLIT = ("target", "draft")
+MAY_BE_EMPTY = ("of it verification", "of it drafting", "prompts to show 5 %")
 
 
 def drafters(result: Mapping[str, Any], phase: Phase) -> Table:
