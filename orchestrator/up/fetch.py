@@ -60,7 +60,10 @@ def _asked() -> bool:
     """Without a terminal nobody can answer."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         return False
-    return typer.confirm("Fetch this?", err=True)
+    try:
+        return typer.confirm("Fetch this?", err=True)
+    except typer.Abort:
+        raise KeyboardInterrupt from None
 
 
 def _bring(sizes: Mapping[Wanted, int], on_progress: Callable[[str], None]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pty
+import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -81,7 +82,10 @@ def test_nothing_comes_unasked_and_with_yes_everything_comes_once(
     assert len(served.gets) == before
 
 
-def test_at_a_terminal_it_asks(home: Path, served: Hub, recipe: str) -> None:
+@pytest.mark.parametrize(("answered", "status"), [("n", 2), ("Ctrl-C", 130)])
+def test_at_a_terminal_it_asks(
+    home: Path, served: Hub, recipe: str, answered: str, status: int
+) -> None:
     ours, theirs = pty.openpty()
     asking = subprocess.Popen(
         [*MUSEORCH, "up", recipe, "--detach"],
@@ -94,8 +98,11 @@ def test_at_a_terminal_it_asks(home: Path, served: Hub, recipe: str) -> None:
     said = b""
     while b"Fetch this?" not in said:
         said += os.read(ours, 4096)
-    os.write(ours, b"n\n")
-    assert asking.wait(timeout=60) == 2
+    if answered == "n":
+        os.write(ours, b"n\n")
+    else:
+        asking.send_signal(signal.SIGINT)
+    assert asking.wait(timeout=60) == status
     os.close(ours)
     assert served.gets == []
 
