@@ -6,6 +6,7 @@ import os
 import pty
 import signal
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -101,6 +102,7 @@ def test_at_a_terminal_it_asks(
     if answered == "n":
         os.write(ours, b"n\n")
     else:
+        time.sleep(0.5)  # a signal between the question and the reading is seen with the next one
         asking.send_signal(signal.SIGINT)
     assert asking.wait(timeout=60) == status
     os.close(ours)
