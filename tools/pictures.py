@@ -26,8 +26,8 @@ from orchestrator.result import build
 from orchestrator.rundir import RunDirectory
 
 FOLDER = Path(__file__).parent.parent / "docs" / "pictures"
-WIDTH, HEIGHT, SCALE = 1280, 1610, 0.7
-LINES = 25
+WIDTH, HEIGHT, SCALE = 1280, 1640, 0.7
+BLOCKS = 3
 FLAGS = (
     "--headless",
     "--no-sandbox",
@@ -45,10 +45,9 @@ def main(path: Path) -> None:
 
 
 def _terminal(text: str) -> None:
-    """The first table and its verdicts."""
+    """The heading, the first table and its verdicts."""
     console = Console(record=True, width=80, file=io.StringIO())
-    for line in text.splitlines()[:LINES]:
-        console.print(Text(line))
+    console.print(Text("\n\n".join(text.split("\n\n")[:BLOCKS])))
     picture = console.export_svg(title="museorch compare tiny-muse/demo")
     # Without the fonts it would fetch: the picture asks the network for nothing.
     picture = re.sub(r"@font-face \{.*?\}\s*", "", picture, flags=re.DOTALL)
