@@ -9,14 +9,17 @@ from orchestrator.sample import Sample
 NS = 1e9
 
 
+def decode_interval(sample: Sample) -> tuple[int, float] | None:
+    """(tokens - 1, seconds from first to last arrival); None without two arrivals."""
+    first, last = sample.t_first_ns, sample.t_last_ns
+    if first is None or last is None or last <= first:
+        return None
+    return len(sample.token_ids) - 1, (last - first) / NS
+
+
 def decode_intervals(samples: Sequence[Sample]) -> list[tuple[int, float]]:
-    """(tokens - 1, seconds from first to last arrival) of each request with two arrivals."""
-    found: list[tuple[int, float]] = []
-    for sample in samples:
-        first, last = sample.t_first_ns, sample.t_last_ns
-        if first is not None and last is not None and last > first:
-            found.append((len(sample.token_ids) - 1, (last - first) / NS))
-    return found
+    """Of each request with two arrivals."""
+    return [found for sample in samples if (found := decode_interval(sample)) is not None]
 
 
 def ttfts(samples: Sequence[Sample]) -> list[float]:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from orchestrator.arrivals import decode_intervals
+from orchestrator.arrivals import decode_interval, decode_intervals
 from orchestrator.certify import Certificate, Difference
 from orchestrator.interval import Ratio, Row, pooled_ratio, prompts_to_show
 from orchestrator.metrics import Phase, measure
@@ -71,8 +71,8 @@ def _by_prompt(samples: Sequence[Sample]) -> dict[tuple[str, int], list[Interval
     """Tokens and seconds of each timed request, by prompt and seed."""
     found: dict[tuple[str, int], list[Interval]] = {}
     for sample in samples:
-        if timed := decode_intervals([sample]):
-            found.setdefault((sample.prompt_id, sample.seed), []).extend(timed)
+        if (timed := decode_interval(sample)) is not None:
+            found.setdefault((sample.prompt_id, sample.seed), []).append(timed)
     return found
 
 

@@ -94,10 +94,11 @@ def _estimate(sums: Table, products: Table) -> tuple[Table, Table]:
 def _draws(table: Table, products: Table, resamples: int, seed: int) -> tuple[Table, Table]:
     """Logs of resampled tables and their standard errors."""
     n = len(table)
+    columns = np.concatenate([table, products], axis=1)
     found = []
     for drawn in (_kept if n * resamples <= KEPT else _drawn)(n, resamples, seed):
-        counts = drawn.astype(np.float64)
-        found.append(_estimate(counts @ table, counts @ products))
+        sums = drawn.astype(np.float64) @ columns
+        found.append(_estimate(sums[:, :4], sums[:, 4:]))
     logs, errors = zip(*found, strict=True)
     return np.concatenate(logs), np.concatenate(errors)
 
