@@ -55,7 +55,7 @@ def _terminal(text: str) -> None:
 
 
 def _report(page: str) -> None:
-    """The top of the page, light and dark."""
+    """The top of the page."""
     options = webdriver.ChromeOptions()
     options.binary_location = str(shutil.which("chromium"))
     for flag in FLAGS:
@@ -67,16 +67,15 @@ def _report(page: str) -> None:
         with tempfile.TemporaryDirectory() as folder:
             file = Path(folder) / "report.html"
             file.write_text(page, encoding="utf-8")
-            for theme in ("light", "dark"):
-                _shoot(driver, file, theme)
+            _shoot(driver, file)
     finally:
         driver.quit()
 
 
-def _shoot(driver: webdriver.Chrome, file: Path, theme: str) -> None:
+def _shoot(driver: webdriver.Chrome, file: Path) -> None:
     size = {"width": WIDTH, "height": HEIGHT, "deviceScaleFactor": 1, "mobile": False}
     driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
-    scheme = {"name": "prefers-color-scheme", "value": theme}
+    scheme = {"name": "prefers-color-scheme", "value": "light"}
     driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [scheme]})
     driver.get(file.as_uri())
     WebDriverWait(driver, 60).until(
@@ -85,7 +84,7 @@ def _shoot(driver: webdriver.Chrome, file: Path, theme: str) -> None:
     clip = {"x": 0, "y": 0, "width": WIDTH, "height": HEIGHT, "scale": SCALE}
     asked = {"format": "webp", "quality": 60, "clip": clip}
     told = driver.execute_cdp_cmd("Page.captureScreenshot", asked)
-    (FOLDER / f"report-{theme}.webp").write_bytes(base64.b64decode(told["data"]))
+    (FOLDER / "report.webp").write_bytes(base64.b64decode(told["data"]))
 
 
 if __name__ == "__main__":
