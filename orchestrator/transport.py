@@ -103,7 +103,7 @@ class StampingTransport(httpx.AsyncBaseTransport):
             raise httpx.ConnectTimeout("timed out") from error
         except OSError as error:
             raise httpx.ConnectError(error.strerror or str(error)) from error
-        # To acknowledge every token at once costs as much as to read it, and the engines do not wait
+        # To acknowledge each token at once costs as much as to read it, and the engines do not wait
         # for that (they set TCP_NODELAY).
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 0)
 
