@@ -45,7 +45,7 @@ def summary(rows: Sequence[Row]) -> str:
     if not rows:
         return several.NOTHING
     counts = Counter(row["verdict"] for row in rows)
-    told = ", ".join(f"{verdict} {count}" for verdict, count in counts.most_common())
+    told = ", ".join(f"{count} {verdict}" for verdict, count in counts.most_common())
     return f"Of {len(rows)} comparisons of an arm with itself in another run: {told}."
 
 

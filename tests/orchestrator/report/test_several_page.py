@@ -35,7 +35,7 @@ def test_it_says_first_what_is_the_same(runs: tuple[RunDirectory, RunDirectory])
     assert "The same machine: A CPU, 8 threads." in reader.words
     assert "Not the same recipe: all are called synthetic, but they differ." in reader.words
     assert (
-        "Of 4 comparisons of an arm with itself in another run: faster 2, no difference shown 2."
+        "Of 4 comparisons of an arm with itself in another run: 2 faster, 2 no difference shown."
         in reader.words
     )
     assert any("+name: b" in text for text in reader.words)
