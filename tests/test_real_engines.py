@@ -88,6 +88,14 @@ def test_greedy_output_with_a_drafter_is_plain_output(
     assert row["identical"] >= 0.95 * row["prompts"], row["divergences"]
 
 
+def test_where_outputs_part_both_tokens_were_nearly_as_likely(result: dict[str, Any]) -> None:
+    """In nats, as the engines tell it: bf16 turns no more than near-ties."""
+    told = [d["margin"] for row in result["audit"]["greedy"] for d in row["divergences"]]
+    assert told
+    assert {margin["reason"] for margin in told} == {None}
+    assert max(abs(margin["value"]) for margin in told) < 0.5
+
+
 def test_engines_accept_alike(result: dict[str, Any]) -> None:
     """The same drafts on the same text: a difference is a fault of an engine, not noise."""
     llama, vllm = (tau(result, f"{name}-dflash", "greedy") for name in ("llamacpp", "vllm"))
