@@ -29,7 +29,7 @@ __all__ = ["PhaseContext", "run_phase", "run_requests"]
 
 CONNECT_TIMEOUT_S = 10.0
 SWITCH_INTERVAL_S = 0.0002
-"""The longest a parsing thread may keep the event loop from stamping."""
+"""The longest a parsing thread may keep the event loop from reading."""
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -2,7 +2,7 @@
 
 httpx's own hands every piece of a body up through a task and six layers, which costs more than all
 the rest of the client. Here one callback reads a socket and stores what came, and httpx gets its
-response when that has ended. What was measured: docs/measurements/client.md.
+response when that has ended. What was measured: docs/dependencies.md.
 
 The kernel stamps what arrives, so reading late does no harm, and need not happen for every token.
 """
