@@ -64,6 +64,7 @@ async def run_requests(
         try:
             meter.add(recording)
             sample = to_sample(recording, backend, context, concurrency)
+            recording.stamps.body.clear()  # the HTTP parser and its callbacks hold each other
             on_sample(sample)
         except BaseException:
             broken.set()

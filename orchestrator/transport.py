@@ -61,7 +61,7 @@ class StampingTransport(httpx.AsyncBaseTransport):
         if url.scheme != "http":
             raise httpx.UnsupportedProtocol(f"{url.scheme}: is not http:")
         port = url.port if url.port is not None else 80
-        self._at = socket.getaddrinfo(url.host, port, type=socket.SOCK_STREAM)[0]
+        self._peer = socket.getaddrinfo(url.host, port, type=socket.SOCK_STREAM)[0]
         self._exchanges: dict[int, Exchange] = {}
         self._read_at = 0.0
 
@@ -77,7 +77,7 @@ class StampingTransport(httpx.AsyncBaseTransport):
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         stamps: Stamps = request.extensions[EXTENSION]
         loop, head = asyncio.get_running_loop(), _head(request)
-        with socket.socket(self._at[0], socket.SOCK_STREAM) as sock:
+        with socket.socket(self._peer[0], socket.SOCK_STREAM) as sock:
             await self._connect(sock, request)
             exchange = Exchange(sock, stamps, loop.create_future())
             stamps.sent_ns = time.monotonic_ns()
@@ -98,7 +98,7 @@ class StampingTransport(httpx.AsyncBaseTransport):
         sock.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
         try:
             async with asyncio.timeout(request.extensions["timeout"]["connect"]):
-                await asyncio.get_running_loop().sock_connect(sock, self._at[4])
+                await asyncio.get_running_loop().sock_connect(sock, self._peer[4])
         except TimeoutError as error:
             raise httpx.ConnectTimeout("timed out") from error
         except OSError as error:
