@@ -61,7 +61,10 @@ class Asked:
 
 
 def earlier(run: RunDirectory, arm: Arm, arms: Sequence[Arm], repeat: int) -> list[Path]:
-    """Folders of turns that ended well and that the greedy audit compares with this one."""
+    """Folders of turns that ended and that the greedy audit compares with this one.
+
+    Those on the same engine and weights come first: there a difference wants an explanation.
+    """
     if arm.target.dummy:
         found = []
     elif repeat == BOOKEND:
@@ -76,6 +79,8 @@ def earlier(run: RunDirectory, arm: Arm, arms: Sequence[Arm], repeat: int) -> li
         ]
     else:
         found = []
+    here = (arm.backend, arm.target.quantisation)
+    found.sort(key=lambda one: (one.backend, one.target.quantisation) != here)
     folders = [run.turn(one.id, 1) for one in found]
     return [folder for folder in folders if (folder / "status.json").exists()]
 
