@@ -18,7 +18,17 @@ MIN_BATCHED_TOKENS = 8192
 def batched_tokens(spec: ServeSpec) -> int:
     """The `--max-num-batched-tokens` museorch gives: enough with K + 1 slots a sequence."""
     reserve = (spec.draft_tokens + 1) * spec.slots if spec.drafter and spec.draft_tokens else 0
-    return max(MIN_BATCHED_TOKENS, spec.context_length) + reserve
+    return max(_enough(spec), spec.context_length) + reserve
+
+
+def _enough(spec: ServeSpec) -> int:
+    """Tokens a step should have room for: no more than the slots hold.
+
+    When it warms up, vLLM shares a whole batch out over its slots and takes for granted that each
+    part fits. Seen on a GPU with 0.33.0, one slot of 1024 tokens and a batch of 8192: an illegal
+    memory access before it was ready.
+    """
+    return min(MIN_BATCHED_TOKENS, spec.context_length * spec.slots)
 
 
 def scheduled_tokens(spec: ServeSpec) -> Iterator[Finding]:
@@ -33,7 +43,7 @@ def scheduled_tokens(spec: ServeSpec) -> Iterator[Finding]:
     else:
         reserved, words = slots, f"{batch} - {slots}"
     left = batch - reserved
-    enough = MIN_BATCHED_TOKENS + reserved
+    enough = _enough(spec) + reserved
     fewer = max(1, (batch - 1) // max(1, slots))
     if left <= 0:
         yield Finding(
@@ -43,7 +53,7 @@ def scheduled_tokens(spec: ServeSpec) -> Iterator[Finding]:
             f"Use --max-num-batched-tokens {enough}"
             + (f", or --max-num-seqs {min(64, fewer)}." if reserved > slots else "."),
         )
-    elif left < MIN_BATCHED_TOKENS:
+    elif left < _enough(spec):
         yield Finding(
             "warning",
             "scheduled-tokens",
