@@ -1,4 +1,4 @@
-"""How an engine's environment is made, as data. `orchestrator.engines` carries it out."""
+"""How an engine's environment is made, as data. `orchestrator.environments` carries it out."""
 
 from __future__ import annotations
 

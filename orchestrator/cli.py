@@ -48,7 +48,7 @@ app.command()(audit.audit)
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        from orchestrator.environment import museorch_version
+        from orchestrator.measuring.environment import museorch_version
 
         print(museorch_version())
         raise typer.Exit

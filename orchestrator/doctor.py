@@ -12,9 +12,12 @@ from typing import Any
 from backends import BACKENDS
 from backends.base import Device
 from backends.errors import InputError, MuseorchError
-from orchestrator import engines, environment, hub, patching
-from orchestrator.engines import Engine
-from orchestrator.models import Artefact, LoadedModel, TargetSpec, load_model, model_names
+from orchestrator import patching
+from orchestrator.environments import engines
+from orchestrator.environments.engines import Engine
+from orchestrator.inputs import hub
+from orchestrator.inputs.models import Artefact, LoadedModel, TargetSpec, load_model, model_names
+from orchestrator.measuring import environment
 from orchestrator.up.choice import Choice, Options
 from orchestrator.up.choose import ORDER, choose
 from orchestrator.up.memory import free_disk, space

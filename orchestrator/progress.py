@@ -13,10 +13,10 @@ import time
 from types import TracebackType
 from typing import Any, TextIO
 
-from orchestrator.arrivals import decode_intervals
+from orchestrator.load.arrivals import decode_intervals
+from orchestrator.load.sample import Sample
 from orchestrator.report.safe import plain
 from orchestrator.rundir import BOOKEND
-from orchestrator.sample import Sample
 
 
 class Progress:

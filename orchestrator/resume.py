@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from backends.errors import InputError
-from orchestrator import environment
+from orchestrator.measuring import environment
 from orchestrator.rundir import RunDirectory, read_json
 
 OF_ONE_START = frozenset({"schema", "path", "command", "started"})

@@ -1,148 +1,43 @@
-"""The flow of a comparison: prepare, then one turn after another, each into its own folder."""
+"""The flow of a comparison: one turn after another, each into its own folder."""
 
 from __future__ import annotations
 
 import shutil
-import sys
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import orchestrator.dummy.write as dummies
 from backends import BACKENDS
 from backends.base import Request
-from backends.errors import EngineError, InputError, MuseorchError
-from orchestrator import bandwidth, cards, environment, gpu, margins, observe, patching
-from orchestrator.client import PhaseContext, run_phase
-from orchestrator.client_floor import Floor
-from orchestrator.counters import Counters, scrape
-from orchestrator.expand import Arm, expand
+from backends.errors import EngineError, MuseorchError
+from orchestrator import patching
+from orchestrator.comparing import margins
 from orchestrator.gguf import of_run
-from orchestrator.hub import NotFetched
-from orchestrator.models import RECIPES, LoadedModel, Model, load_model
-from orchestrator.overlay import materialise
-from orchestrator.plan import PlannedArm, plan_arm, plan_json, unrunnable
+from orchestrator.inputs.recipe import Mode
+from orchestrator.inputs.workload import render_requests
+from orchestrator.job import Job, require_runnable, utc
+from orchestrator.load.client import PhaseContext, run_phase
+from orchestrator.load.client_floor import Floor
+from orchestrator.load.sample import Sample, append
+from orchestrator.measuring import bandwidth, gpu
+from orchestrator.measuring.counters import Counters, scrape
+from orchestrator.planning import cards
+from orchestrator.planning.plan import PlannedArm
+from orchestrator.planning.step_bytes import step_bytes
+from orchestrator.planning.weight_files import fingerprint
 from orchestrator.progress import Progress
-from orchestrator.recipe import Mode, Recipe, load_recipe, with_concurrency
-from orchestrator.resume import require_same
-from orchestrator.rundir import BOOKEND, RunDirectory, block_turns, read_json, write_json
-from orchestrator.sample import Sample, append
-from orchestrator.serve import Server, serve
-from orchestrator.step_bytes import step_bytes
-from orchestrator.up.memory import Space, space
-from orchestrator.up.preflight import room_findings
-from orchestrator.weight_files import fingerprint
-from orchestrator.workload import Prompt, prompts_hash, render_prompts, render_requests
+from orchestrator.rundir import RunDirectory, read_json, write_json
+from orchestrator.serving import observe
+from orchestrator.serving.overlay import materialise
+from orchestrator.serving.serve import Server, serve
 
 REQUEST_TIMEOUT_S = 600.0
+
+
 WARMUP_TOKENS = 32
-
-
-@dataclass(frozen=True)
-class Job:
-    """A recipe with everything checked that can be checked without an engine."""
-
-    path: Path
-    recipe: Recipe
-    model: LoadedModel
-    arms: tuple[Arm, ...]
-    planned: tuple[PlannedArm, ...]
-    prompts: tuple[Prompt, ...]
-    patch_in_place: bool = False
-    not_fetched: NotFetched | None = None
-    """Why there are no prompts: the tokenizer is not on this machine."""
-
-    @property
-    def reference(self) -> str:
-        return self.recipe.order.reference or self.arms[0].id
-
-    @property
-    def turns(self) -> list[tuple[PlannedArm, int]]:
-        """(arm, repeat): in each block the reference and the others as written; it once more."""
-        first = next(item for item in self.planned if item.arm.id == self.reference)
-        rest = [item for item in self.planned if item is not first]
-        turns = block_turns(self.recipe.order.blocks)
-        order = [(item, turn) for turn in turns for item in (first, *rest)]
-        return [*order, (first, BOOKEND)] if self.recipe.order.bookend and rest else order
-
-
-def find_recipe(name: str) -> Path:
-    """A recipe file, or a shipped recipe by its name such as `tiny-muse/demo`."""
-    path = Path(name)
-    if path.exists():
-        return path
-    shipped = RECIPES / f"{name.removesuffix('.yaml').removeprefix('recipes/')}.yaml"
-    return shipped if shipped.is_file() else path
-
-
-def prepare(name: str, concurrency: list[int] | None = None) -> Job:
-    """Read, validate, expand, render and plan. Raises InputError; starts nothing.
-
-    `concurrency` takes the place of the recipe's own.
-    """
-    path = find_recipe(name)
-    recipe, document = load_recipe(path)
-    if concurrency is not None:
-        recipe = with_concurrency(recipe, concurrency)
-    try:
-        model = load_model(recipe.model, path.parent)
-    except InputError as error:
-        if error.where == "model":
-            raise InputError(error.what, where=document.where(("model",)), fix=error.fix) from None
-        raise
-    arms = expand(recipe, document, model)
-    prompts: tuple[Prompt, ...] = ()
-    not_fetched = None
-    try:
-        prompts = render_prompts(recipe, model, path.parent)
-    except NotFetched as error:
-        not_fetched = error
-    room = space(recipe.device)
-    planned = tuple(_with_room(plan_arm(recipe, arm), model.model, room) for arm in arms)
-    of_run.check(recipe, document, planned, path.parent)
-    return Job(path, recipe, model, arms, planned, prompts, not_fetched=not_fetched)
-
-
-def _with_room(item: PlannedArm, model: Model, room: Space | None) -> PlannedArm:
-    found = (*item.plan.findings, *room_findings(item.arm, item.spec, model, room))
-    return replace(item, plan=replace(item.plan, findings=found))
-
-
-def require_runnable(job: Job) -> None:
-    """Raise for the first reason why the job cannot run here, before anything is started."""
-    problem = unrunnable(job.planned) or job.not_fetched
-    if problem is not None:
-        raise problem
-
-
-def create(job: Job, out: Path) -> RunDirectory:
-    """Make the run directory with the recipe, the plan and the machine's facts."""
-    run = RunDirectory.create(out)
-    shutil.copyfile(job.path, run.recipe_file)
-    write_json(run.plan_file, [plan_json(item) for item in job.planned])
-    engines = {item.engine.executable: item.engine for item in job.planned if item.engine}
-    facts = [
-        {
-            "backend": e.backend,
-            "version": e.version,
-            "executable": str(e.executable),
-            "owned": e.owned,
-        }
-        for e in engines.values()
-    ]
-    write_json(run.environment_file, {**environment.gather(), "engines": facts})
-    write_json(run.run_file, _run_facts(job))
-    return run
-
-
-def reopen(job: Job, out: Path) -> RunDirectory:
-    """An unfinished run of the same recipe, to be finished. Refuses any other."""
-    run = RunDirectory.open(out)
-    plans = [plan_json(item) for item in job.planned]
-    require_same(run, _run_facts(job), plans, environment.gather())
-    return run
 
 
 def execute(job: Job, run: RunDirectory, progress: Progress) -> None:
@@ -174,10 +69,10 @@ def _finished(folder: Path) -> bool:
 
 
 def _turn(job: Job, item: PlannedArm, repeat: int, folder: Path, progress: Progress) -> None:
-    status: dict[str, Any] = {"arm": item.arm.id, "repeat": repeat, "started": _utc()}
+    status: dict[str, Any] = {"arm": item.arm.id, "repeat": repeat, "started": utc()}
 
     def settle(word: str, reason: str | None) -> None:
-        status.update(status=word, reason=reason, ended=_utc())
+        status.update(status=word, reason=reason, ended=utc())
         write_json(folder / "status.json", status)
 
     try:
@@ -372,28 +267,3 @@ def _requests(job: Job, mode: Mode) -> tuple[Request, ...]:
 
 def _cycle(requests: Sequence[Request], count: int) -> list[Request]:
     return [requests[index % len(requests)] for index in range(count)]
-
-
-def _run_facts(job: Job) -> dict[str, Any]:
-    return {
-        "schema": 1,
-        "recipe": job.recipe.name,
-        "path": str(job.path),
-        "command": sys.argv,
-        "started": _utc(),
-        "harness": environment.museorch_version(),
-        "device": job.recipe.device,
-        "prompts": {"count": len(job.prompts), "sha256": prompts_hash(job.prompts)},
-        "arms": [arm.id for arm in job.arms],
-        "reference": job.reference,
-        "bookend": job.recipe.order.bookend,
-        "blocks": job.recipe.order.blocks,
-        "allow": job.recipe.allow,
-        "end_token_ids": job.model.model.tokens.end,
-        "workload": job.recipe.workload.model_dump(mode="json"),
-        "serve": job.recipe.serve.model_dump(mode="json"),
-    }
-
-
-def _utc() -> str:
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())

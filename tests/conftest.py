@@ -7,8 +7,8 @@ import os
 import pytest
 
 from backends.errors import EngineError
-from orchestrator.cards import visible
-from orchestrator.engines import resolve
+from orchestrator.environments.engines import resolve
+from orchestrator.planning.cards import visible
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

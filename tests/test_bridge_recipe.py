@@ -14,8 +14,8 @@ import jsonschema
 import pytest
 import yaml
 
-from orchestrator.engines import cache_root
-from orchestrator.models import RECIPES
+from orchestrator.environments.engines import cache_root
+from orchestrator.inputs.models import RECIPES
 from tests.orchestrator.test_run import MUSEORCH, SCHEMA, leftovers
 
 pytestmark = [pytest.mark.slow, pytest.mark.engine("llamacpp"), pytest.mark.engine("vllm")]

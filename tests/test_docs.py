@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from orchestrator.recipe import Recipe
+from orchestrator.inputs.recipe import Recipe
 from tests.orchestrator.test_run import MUSEORCH
 from tools.docs import DOCS, PAGES
 

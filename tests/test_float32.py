@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from orchestrator.models import RECIPES
+from orchestrator.inputs.models import RECIPES
 from tests.orchestrator.test_run import MUSEORCH
 from tests.test_three_engines import compare, reference
 

@@ -14,7 +14,7 @@ import psutil
 import pytest
 import yaml
 
-from orchestrator.models import RECIPES
+from orchestrator.inputs.models import RECIPES
 from tests.fakes import eventually
 from tests.orchestrator.test_run import MUSEORCH, SCHEMA, leftovers
 

@@ -11,9 +11,9 @@ import pytest
 import yaml
 
 from backends import BACKENDS
-from orchestrator.library import SCHEMA_FILE, recipe_schema, shipped_paths
-from orchestrator.models import RECIPES, load_model, model_names
-from orchestrator.run import prepare
+from orchestrator.inputs.library import SCHEMA_FILE, recipe_schema, shipped_paths
+from orchestrator.inputs.models import RECIPES, load_model, model_names
+from orchestrator.job import prepare
 
 TINY = RECIPES / "tiny-muse" / "model"
 MAX_BYTES = 20_000_000

@@ -16,11 +16,11 @@ from typing import Any
 import pytest
 import yaml
 
-from orchestrator import sample
-from orchestrator.engines import resolve
-from orchestrator.models import RECIPES
-from orchestrator.run import prepare
-from orchestrator.sample import Sample
+from orchestrator.environments.engines import resolve
+from orchestrator.inputs.models import RECIPES
+from orchestrator.job import prepare
+from orchestrator.load import sample
+from orchestrator.load.sample import Sample
 from tests.orchestrator.test_run import MUSEORCH, leftovers
 
 ROOT = Path(__file__).parents[1]

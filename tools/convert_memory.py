@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.gguf.source import stored_tensors
-from orchestrator.models import RECIPES
+from orchestrator.inputs.models import RECIPES
 
 SOURCE = RECIPES / "tiny-muse" / "model" / "target"
 QUANTISATIONS = ("BF16", "Q8_0", "Q4_K_M")

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from orchestrator.certify import CONDITIONS, MAY_DIFFER
-from orchestrator.metrics import METRICS
+from orchestrator.comparing.certify import CONDITIONS, MAY_DIFFER
+from orchestrator.measuring.metrics import METRICS
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 
@@ -18,7 +18,7 @@ def metrics_page() -> str:
     lines = [
         "# Metrics and the match certificate",
         "",
-        "Made from `orchestrator/metrics.py` and `orchestrator/certify.py` by "
+        "Made from `orchestrator/measuring/metrics.py` and `orchestrator/comparing/certify.py` by "
         "`python -m tools.docs`.",
         "",
         "## Metrics",

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from backends.errors import InputError
-from orchestrator.claims import explain, load_claims, named
+from orchestrator.published.claims import explain, load_claims, named
 from orchestrator.report import words
 from orchestrator.report.palette import LIGHT, config
-from orchestrator.result import build
+from orchestrator.result.build import build
 from orchestrator.rundir import RunDirectory
 
 DOCS = Path(__file__).parent.parent / "docs"

@@ -22,7 +22,7 @@ from selenium.webdriver.support.ui import WebDriverWait
 
 from orchestrator.report import html, terminal
 from orchestrator.report.facts import load
-from orchestrator.result import build
+from orchestrator.result.build import build
 from orchestrator.rundir import RunDirectory
 
 FOLDER = Path(__file__).parent.parent / "docs" / "pictures"

@@ -21,13 +21,13 @@ from typing import Any
 import numpy as np
 import yaml
 
-from orchestrator.engines import resolve
+from orchestrator.comparing.interval import pooled_ratio
+from orchestrator.environments.engines import resolve
 from orchestrator.gguf.contents import read as read_gguf
 from orchestrator.gguf.quality import distribution, served, text_tokens
-from orchestrator.interval import pooled_ratio
-from orchestrator.models import RECIPES
+from orchestrator.inputs.models import RECIPES
+from orchestrator.load.sample import read
 from orchestrator.rundir import read_json
-from orchestrator.sample import read
 
 MUSEORCH = [sys.executable, "-m", "orchestrator.cli"]
 ROOT = Path(__file__).resolve().parent.parent

@@ -21,7 +21,7 @@ import httpx
 from benchmarks.client.mock import Rung, Scenario
 from benchmarks.client.peers import ROOT, Client, Load
 from benchmarks.client.truth import Told, lateness_ms, of_mock, told
-from orchestrator.engines import cache_root
+from orchestrator.environments.engines import cache_root
 
 CLIENT_CORE = 0
 MOCK_CORE = 1

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from backends import BACKENDS
 from backends.base import Request, Sampling
-from orchestrator.client import PhaseContext, run_phase
-from orchestrator.sample import append
+from orchestrator.load.client import PhaseContext, run_phase
+from orchestrator.load.sample import append
 
 PROMPT = tuple(range(100, 108))
 

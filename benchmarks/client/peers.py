@@ -20,8 +20,8 @@ import yaml
 
 from backends.errors import MuseorchError
 from benchmarks.client.truth import Formula, Record, Told, by_rung, told
-from orchestrator.engines import cache_root, resolve
-from orchestrator.sample import read as read_samples
+from orchestrator.environments.engines import cache_root, resolve
+from orchestrator.load.sample import read as read_samples
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent

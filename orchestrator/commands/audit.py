@@ -39,16 +39,16 @@ def audit(
     from dataclasses import replace
 
     from backends.errors import InputError
-    from orchestrator import run as flow
+    from orchestrator import job as jobs
     from orchestrator.commands.report import write_beside
     from orchestrator.distribution.audit import DIFFERS, judge, look_up
     from orchestrator.distribution.draw import Asked, draw
-    from orchestrator.plan import plan_arm
+    from orchestrator.planning.plan import plan_arm
     from orchestrator.progress import Progress
-    from orchestrator.result import build
+    from orchestrator.result.build import build
     from orchestrator.rundir import RunDirectory, new_run_path, write_json
 
-    job = flow.prepare(recipe)
+    job = jobs.prepare(recipe)
     if job.recipe.weights == "dummy":
         raise InputError("dummy weights have no distribution to audit.", where=str(job.path))
     workload = job.recipe.workload.model_copy(update={"concurrency": [concurrency]})
@@ -56,7 +56,7 @@ def audit(
     chosen = _chosen([a.id for a in job.arms], arm, job.path)
     planned = tuple(plan_arm(shared, a) for a in job.arms if a.id in chosen)
     job = replace(job, recipe=shared, planned=planned, patch_in_place=patch_in_place)
-    flow.require_runnable(job)
+    jobs.require_runnable(job)
     find = look_up(job)
     asked = Asked(
         job.prompts[:prompts], tuple(job.model.model.tokens.end), samples, tokens, workload.seed

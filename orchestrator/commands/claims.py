@@ -10,8 +10,8 @@ import typer
 from orchestrator.commands.output import print_json
 
 if TYPE_CHECKING:
-    from orchestrator.claim_check import Check
-    from orchestrator.claims import Explanation
+    from orchestrator.published.claim_check import Check
+    from orchestrator.published.claims import Explanation
 
 app = typer.Typer(
     help="Published speeds: their conditions, and what a run says of them.", no_args_is_help=True
@@ -23,7 +23,7 @@ WIDTH = 80
 @app.command("list")
 def list_claims(as_json: bool = JSON) -> None:
     """The published numbers museorch knows, each with its conditions and source."""
-    from orchestrator.claims import load_claims, rows, texts
+    from orchestrator.published.claims import load_claims, rows, texts
 
     claims = load_claims()
     if as_json:
@@ -43,7 +43,7 @@ def list_claims(as_json: bool = JSON) -> None:
 @app.command()
 def noise(as_json: bool = JSON) -> None:
     """How far apart equal runs were found by others: a smaller difference says nothing."""
-    from orchestrator.claims import load_noise
+    from orchestrator.published.claims import load_noise
 
     found = load_noise()
     if as_json:
@@ -59,10 +59,10 @@ def check(
     as_json: bool = JSON,
 ) -> None:
     """Which conditions of each claim a run shares; numbers side by side only where it may be."""
-    from orchestrator.claim_check import check as check_one
-    from orchestrator.claim_check import check_json
-    from orchestrator.claims import load_claims
-    from orchestrator.result import build
+    from orchestrator.published.claim_check import check as check_one
+    from orchestrator.published.claim_check import check_json
+    from orchestrator.published.claims import load_claims
+    from orchestrator.result.build import build
     from orchestrator.rundir import RunDirectory
 
     result = build(RunDirectory.open(run))
@@ -82,8 +82,8 @@ def explain(a: str, b: str, as_json: bool = JSON) -> None:
     """Why two claims can or cannot be compared."""
     from dataclasses import asdict
 
-    from orchestrator.claims import explain as explain_two
-    from orchestrator.claims import load_claims, named
+    from orchestrator.published.claims import explain as explain_two
+    from orchestrator.published.claims import load_claims, named
 
     claims = load_claims()
     found = explain_two(named(claims, a), named(claims, b))
@@ -98,7 +98,7 @@ PARTS = ("differs", "unknown", "shared")
 
 
 def _print_explanation(found: Explanation) -> None:
-    from orchestrator.claims import NOT_PUBLISHED
+    from orchestrator.published.claims import NOT_PUBLISHED
 
     a, b = found.a.claim, found.b.claim
     print(f"a: {a.id}: {a.headline()}")

@@ -32,7 +32,7 @@ def convert(
     from orchestrator.convert.flow import convert as run
     from orchestrator.convert.flow import quantisations
     from orchestrator.convert.tools import tools
-    from orchestrator.models import converted_folder
+    from orchestrator.inputs.models import converted_folder
 
     wanted = quantisations(quant)
     found = checkpoints(target, drafter)

@@ -21,7 +21,7 @@ def list_engines(as_json: bool = typer.Option(False, "--json", help="Print JSON.
     """The engines that can be used, and added ones that cannot any more."""
     import json
 
-    from orchestrator import engines
+    from orchestrator.environments import engines
 
     found = engines.installed()
     names = {engine.name for engine in found}
@@ -61,7 +61,7 @@ def install(
 ) -> None:
     """Make an environment for each engine named, unless it is there."""
     from backends.errors import InputError
-    from orchestrator import engines
+    from orchestrator.environments import engines
 
     for name in names:
         _check_known(name, engines.ENVIRONMENTS)
@@ -82,7 +82,7 @@ def path(
     device: Literal["cpu", "cuda"] | None = DEVICE,
 ) -> None:
     """Print the interpreter or server binary of an engine."""
-    from orchestrator import engines
+    from orchestrator.environments import engines
 
     by_name = {engine.name: engine for engine in engines.installed()}
     if name in by_name and name not in engines.ENVIRONMENTS:
@@ -101,7 +101,7 @@ def add(
 ) -> None:
     """Tell museorch of an engine you already have. It is used, never changed."""
     from backends.errors import InputError
-    from orchestrator import engines
+    from orchestrator.environments import engines
 
     executable = python or server
     if executable is None or (python and server):
@@ -113,7 +113,7 @@ def add(
 @app.command()
 def remove(name: str = typer.Argument(help="A name from `engines list`.")) -> None:
     """Delete an environment of museorch's, or forget an added engine."""
-    from orchestrator import engines
+    from orchestrator.environments import engines
 
     added = engines.added_names()
     _check_known(name, [*added, *(engine.name for engine in engines.installed())])

@@ -63,9 +63,9 @@ def quality(
     import tempfile
     from dataclasses import asdict
 
-    from orchestrator.document import read_text
-    from orchestrator.engines import default_device, resolve
+    from orchestrator.environments.engines import default_device, resolve
     from orchestrator.gguf.quality import quality as measure
+    from orchestrator.inputs.document import read_text
 
     def watch(name: str, done: int, total: int) -> None:
         if sys.stderr.isatty():

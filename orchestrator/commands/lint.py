@@ -20,7 +20,7 @@ def lint(
     as_json: bool = typer.Option(False, "--json", help="Print JSON."),
 ) -> None:
     """Check a drafter against its target by their headers. Exit status 1 where it has an error."""
-    from orchestrator.lint import lint as check
+    from orchestrator.planning.lint import lint as check
 
     found = check(drafter, target, method=method, draft_tokens=draft_tokens)
     raise typer.Exit(0 if print_findings(found, as_json=as_json) else 1)

@@ -14,7 +14,7 @@ def list_recipes(
     """The recipes that come with museorch."""
     import json
 
-    from orchestrator.library import shipped
+    from orchestrator.inputs.library import shipped
 
     rows = shipped()
     if as_json:
@@ -28,9 +28,9 @@ def list_recipes(
 @app.command()
 def show(recipe: str = typer.Argument(help="A recipe's name or file.")) -> None:
     """Print a recipe after checking it."""
-    from orchestrator.document import read_text
-    from orchestrator.recipe import load_recipe
-    from orchestrator.run import find_recipe
+    from orchestrator.inputs.document import read_text
+    from orchestrator.inputs.recipe import load_recipe
+    from orchestrator.job import find_recipe
 
     path = find_recipe(recipe)
     load_recipe(path)
@@ -40,6 +40,6 @@ def show(recipe: str = typer.Argument(help="A recipe's name or file.")) -> None:
 @app.command()
 def schema() -> None:
     """Print the JSON schema of recipes."""
-    from orchestrator.library import recipe_schema
+    from orchestrator.inputs.library import recipe_schema
 
     print(recipe_schema(), end="")

@@ -82,7 +82,7 @@ def write_beside(run: RunDirectory, result: Mapping[str, Any]) -> list[Path]:
 
 def _made_anew(path: Path) -> Run:
     """The result out of the facts; result.json is brought up to date where that is allowed."""
-    from orchestrator.result import build
+    from orchestrator.result.build import build
     from orchestrator.rundir import RunDirectory, write_json
 
     run = RunDirectory.open(path)

@@ -18,7 +18,7 @@ from orchestrator.commands.numbers import numbers
 from orchestrator.commands.output import print_json
 
 if TYPE_CHECKING:
-    from orchestrator.run import Job
+    from orchestrator.job import Job
     from orchestrator.rundir import RunDirectory
 
 RECIPE = typer.Argument(help="A recipe file, or a shipped recipe such as tiny-muse/demo.")
@@ -43,8 +43,8 @@ def register(app: typer.Typer) -> None:
 
 def plan(recipe: str = RECIPE, as_json: bool = JSON) -> None:
     """Show what each arm of a recipe would start. Needs no engine, no GPU and no weights."""
-    from orchestrator.plan import plan_json, plan_text
-    from orchestrator.run import prepare
+    from orchestrator.job import prepare
+    from orchestrator.planning.plan import plan_json, plan_text
 
     job = prepare(recipe)
     if as_json:
@@ -95,24 +95,25 @@ def _run(
     from dataclasses import replace
 
     from backends.errors import InputError
+    from orchestrator import job as jobs
     from orchestrator import run as flow
-    from orchestrator.launch import usable_port
     from orchestrator.progress import Progress
     from orchestrator.rundir import new_run_path
+    from orchestrator.serving.launch import usable_port
 
     if out is not None and resume is not None:
         raise InputError("--out and --resume exclude each other.")
     sweep = numbers(concurrency, "--concurrency")
-    job = replace(flow.prepare(recipe, sweep), patch_in_place=patch_in_place)
+    job = replace(jobs.prepare(recipe, sweep), patch_in_place=patch_in_place)
     if arms:
         job = _only(job, arms)
-    flow.require_runnable(job)
+    jobs.require_runnable(job)
     if job.recipe.serve.port is not None:
         usable_port(job.planned[0].spec.host, job.recipe.serve.port)
     if resume is not None:
-        run = flow.reopen(job, resume)
+        run = jobs.reopen(job, resume)
     else:
-        run = flow.create(job, out if out is not None else new_run_path(job.recipe.name))
+        run = jobs.create(job, out if out is not None else new_run_path(job.recipe.name))
     interrupted = False
     with Progress(quiet=quiet, lines=as_json) as progress, ended_by_signals():
         progress.note(f"run directory: {run.path}")
@@ -161,7 +162,7 @@ def _conclude(
     from backends.errors import MuseorchError
     from orchestrator.commands.report import write_beside
     from orchestrator.report import terminal
-    from orchestrator.result import build
+    from orchestrator.result.build import build
     from orchestrator.rundir import read_json, write_json
 
     result = build(run)

@@ -25,9 +25,9 @@ def tune(
     """Predict the best K from acceptance and the cost of a step, measure it, and say if it held."""
     import json
 
-    from orchestrator import tune as tuning
+    from orchestrator.comparing import tune as tuning
+    from orchestrator.job import prepare
     from orchestrator.progress import Progress
-    from orchestrator.run import prepare
     from orchestrator.rundir import new_run_path
 
     job = prepare(recipe)

@@ -73,7 +73,7 @@ def up(
 
     Without --detach it stays until Ctrl-C.
     """
-    from orchestrator.hub import offline
+    from orchestrator.inputs.hub import offline
     from orchestrator.up.choice import Options
     from orchestrator.up.choose import choose
 
@@ -124,7 +124,7 @@ def _lasting(name: str | None) -> str | None:
 def _dry_run(choice: Choice, options: Options, key: str | None, as_json: bool) -> None:
     from dataclasses import asdict
 
-    from orchestrator.plan import plan_json
+    from orchestrator.planning.plan import plan_json
     from orchestrator.up.show import dry_text
     from orchestrator.up.start import check_access
 
@@ -149,7 +149,7 @@ def _start(
 ) -> None:
     from orchestrator.commands.engines import progress_line
     from orchestrator.commands.run import ended_by_signals
-    from orchestrator.plan import MISSING
+    from orchestrator.planning.plan import MISSING
     from orchestrator.up.live import public
     from orchestrator.up.show import memory_text, up_text
     from orchestrator.up.start import start

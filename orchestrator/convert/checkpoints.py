@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from backends.errors import InputError
-from orchestrator import hub
-from orchestrator.drafter_shape import FAMILIES
-from orchestrator.headers import read_headers
-from orchestrator.models import LoadedModel, TargetSpec, load_model, model_names
+from orchestrator.inputs import hub
+from orchestrator.inputs.models import LoadedModel, TargetSpec, load_model, model_names
+from orchestrator.planning.drafter_shape import FAMILIES
+from orchestrator.planning.headers import read_headers
 
 TARGET_CLASS = "MuseGlimmerForConditionalGeneration"
 

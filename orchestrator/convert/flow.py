@@ -16,9 +16,9 @@ from backends.llamacpp.convert import BUFFER_MIB, QUANTISATIONS, converter, quan
 from orchestrator.convert import manifest, step
 from orchestrator.convert.checkpoints import Checkpoint
 from orchestrator.convert.tools import Tools
-from orchestrator.engine_build import stoppable
-from orchestrator.environment import museorch_version
+from orchestrator.environments.engine_build import stoppable
 from orchestrator.gguf.verify import verify
+from orchestrator.measuring.environment import museorch_version
 
 BASE = "BF16"
 SPARE_BYTES = 1 << 30

@@ -16,7 +16,7 @@ from typing import Any
 
 from backends.base import Weights
 from orchestrator.convert.checkpoints import Checkpoint
-from orchestrator.weight_files import fingerprint
+from orchestrator.planning.weight_files import fingerprint
 
 SCHEMA = 1
 CHUNK = 4 << 20

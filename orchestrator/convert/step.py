@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from backends.errors import EngineError
-from orchestrator import guard, launch
+from orchestrator.serving import guard, launch
 
 GRACE_S = 2.0
 POLL_S = 0.1

@@ -10,7 +10,7 @@ from typing import Literal
 from backends.base import Device
 from backends.errors import EngineError
 from backends.llamacpp.convert import SCRIPT
-from orchestrator import engines
+from orchestrator.environments import engines
 
 WITH_TORCH: tuple[tuple[Literal["vllm", "sglang"], Device], ...] = (
     ("vllm", "cpu"),

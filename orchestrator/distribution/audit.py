@@ -14,9 +14,9 @@ from orchestrator.distribution.counts import Context, contexts
 from orchestrator.distribution.draw import MODES
 from orchestrator.distribution.fit import ALPHA, Expected, Fit, Power, expect, fit, holm, power
 from orchestrator.distribution.reference import Reference, reference
-from orchestrator.engines import resolve
-from orchestrator.run import Job
-from orchestrator.sample import Sample
+from orchestrator.environments.engines import resolve
+from orchestrator.job import Job
+from orchestrator.load.sample import Sample
 
 AS_ASKED = "as asked"
 DIFFERS = "differs"

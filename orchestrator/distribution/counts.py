@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from orchestrator.sample import Sample
+from orchestrator.load.sample import Sample
 
 
 @dataclass(frozen=True)

@@ -10,12 +10,12 @@ from backends import BACKENDS
 from backends.base import Backend, Request, Sampling
 from backends.errors import EngineError
 from orchestrator import patching
-from orchestrator.client import PhaseContext, run_phase
-from orchestrator.overlay import materialise
-from orchestrator.plan import PlannedArm
-from orchestrator.sample import Sample, append
-from orchestrator.serve import serve
-from orchestrator.workload import Prompt
+from orchestrator.inputs.workload import Prompt
+from orchestrator.load.client import PhaseContext, run_phase
+from orchestrator.load.sample import Sample, append
+from orchestrator.planning.plan import PlannedArm
+from orchestrator.serving.overlay import materialise
+from orchestrator.serving.serve import serve
 
 MODES: Mapping[str, Sampling] = {
     "t1.0": Sampling(1.0, 0.95, 64),

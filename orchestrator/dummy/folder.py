@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.dummy.place import Role, shape
-from orchestrator.models import LoadedModel
+from orchestrator.inputs.models import LoadedModel
 
 
 def write_folder(path: Path, model: LoadedModel, role: Role) -> None:

@@ -20,7 +20,7 @@ from orchestrator.dummy.blocks import Pool
 from orchestrator.dummy.layout import Layout, layout
 from orchestrator.dummy.mixture import FILE_TYPES, types
 from orchestrator.dummy.place import Role
-from orchestrator.models import LoadedModel
+from orchestrator.inputs.models import LoadedModel
 
 ROOM = 64 << 20
 """Bytes for the metadata and to spare."""

@@ -12,7 +12,7 @@ from typing import Any
 
 from orchestrator.dummy.place import Role, shape
 from orchestrator.gguf.contents import DRAFTER_ARCHITECTURE, TARGET_ARCHITECTURE
-from orchestrator.models import DrafterSpec, LoadedModel
+from orchestrator.inputs.models import DrafterSpec, LoadedModel
 
 NORMAL, CONTROL = 1, 3
 """Of llama.cpp's token types."""

@@ -11,9 +11,9 @@ from typing import Any, Literal
 from backends import BACKENDS
 from backends.base import Weights
 from backends.errors import InputError
-from orchestrator.engines import cache_root
-from orchestrator.headers import json_object
-from orchestrator.models import LoadedModel, TargetSpec
+from orchestrator.environments.engines import cache_root
+from orchestrator.inputs.models import LoadedModel, TargetSpec
+from orchestrator.planning.headers import json_object
 
 Role = Literal["target", "dflash", "dspark"]
 QUANTISATIONS: Mapping[str, tuple[str, ...]] = {

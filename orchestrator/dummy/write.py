@@ -9,8 +9,8 @@ from backends.base import Weights
 from backends.errors import InputError
 from orchestrator.dummy.folder import write_folder
 from orchestrator.dummy.place import Role
-from orchestrator.expand import Arm
-from orchestrator.models import LoadedModel
+from orchestrator.inputs.expand import Arm
+from orchestrator.inputs.models import LoadedModel
 
 
 def make(model: LoadedModel, arms: Iterable[Arm], report: Callable[[str], None]) -> None:

@@ -14,8 +14,8 @@ from gguf.quants import dequantize
 from numpy.typing import NDArray
 
 from backends.errors import InputError
-from orchestrator.drafter_shape import Family, drafter_shape
-from orchestrator.headers import Headers, Shape, read_headers
+from orchestrator.planning.drafter_shape import Family, drafter_shape
+from orchestrator.planning.headers import Headers, Shape, read_headers
 
 TARGET_ARCHITECTURE = "muse-glimmer"
 DRAFTER_ARCHITECTURE = "dflash"

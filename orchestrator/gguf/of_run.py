@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from backends.errors import EngineError, InputError
-from orchestrator.document import Places, read_text
-from orchestrator.plan import PlannedArm
-from orchestrator.recipe import Recipe
+from orchestrator.inputs.document import Places, read_text
+from orchestrator.inputs.recipe import Recipe
+from orchestrator.planning.plan import PlannedArm
 from orchestrator.rundir import RunDirectory, read_json, write_json
 
 REFERENCE = "bf16"

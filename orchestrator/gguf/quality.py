@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 from backends import BACKENDS
 from backends.base import Request, Sampling, ServeSpec, Weights
 from backends.errors import EngineError, InputError
-from orchestrator.engines import Engine
+from orchestrator.environments.engines import Engine
 from orchestrator.gguf.contents import Contents, read
-from orchestrator.serve import Server, serve
+from orchestrator.serving.serve import Server, serve
 
 SPARE_TOKENS = 16
 TIMEOUT_S = 600.0

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from backends.base import Finding
 from backends.errors import InputError
-from orchestrator.drafter_shape import drafter_shape
 from orchestrator.gguf.contents import Contents, Tensor
-from orchestrator.headers import Headers, read_headers
+from orchestrator.planning.drafter_shape import drafter_shape
+from orchestrator.planning.headers import Headers, read_headers
 
 ROWS = 16
 """Of every tensor, spread over it."""

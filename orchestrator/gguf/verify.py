@@ -9,7 +9,6 @@ from pathlib import Path
 
 from backends.base import Finding
 from backends.errors import InputError
-from orchestrator.drafter_shape import target_shape
 from orchestrator.gguf.contents import (
     DRAFTER_ARCHITECTURE,
     TARGET_ARCHITECTURE,
@@ -19,8 +18,9 @@ from orchestrator.gguf.contents import (
 )
 from orchestrator.gguf.known import KNOWN
 from orchestrator.gguf.source import against_source
-from orchestrator.headers import read_headers
-from orchestrator.lint import lint
+from orchestrator.planning.drafter_shape import target_shape
+from orchestrator.planning.headers import read_headers
+from orchestrator.planning.lint import lint
 
 TARGET_PARTS = ("attn_q", "attn_k", "attn_v", "attn_gate", "attn_output")
 FFN_PARTS = ("ffn_gate", "ffn_up", "ffn_down")

@@ -11,7 +11,7 @@ from typing import Literal
 from backends import BACKENDS
 from backends.base import PORT, Drafter, LaunchPlan, ServeSpec, Weights
 from backends.patch import Patch
-from orchestrator.engines import default_version
+from orchestrator.environments.engines import default_version
 
 _PORT = "8000"
 _MARK = "MUSEORCH"

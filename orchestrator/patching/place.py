@@ -11,7 +11,7 @@ from backends.errors import InputError, PatchError
 from backends.patch import Patch
 from backends.sglang import patches as sglang
 from backends.vllm import patches as vllm
-from orchestrator import engine_probe, engines
+from orchestrator.environments import engine_probe, engines
 from orchestrator.patching.status import installed_version
 
 PATCHES: Mapping[str, Mapping[str, Patch]] = {"vllm": vllm.PATCHES, "sglang": sglang.PATCHES}

@@ -11,14 +11,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from backends.base import SpecRecord
-from orchestrator import sample
-from orchestrator.certify import CONDITIONS, certify, kind_of, same
-from orchestrator.compare import Comparison, compare
-from orchestrator.metrics import METRICS, Phase
-from orchestrator.noise import drift_floor
+from orchestrator.comparing.certify import CONDITIONS, certify, kind_of, same
+from orchestrator.comparing.compare import Comparison, compare
+from orchestrator.comparing.noise import drift_floor
+from orchestrator.load import sample
+from orchestrator.measuring.metrics import METRICS, Phase
 from orchestrator.report import safe, tables, words
 from orchestrator.report.tables import Cell, Table
-from orchestrator.result import comparison_json
+from orchestrator.result.build import comparison_json
 from orchestrator.rundir import RunDirectory, block_turns, read_json
 
 Run = tuple[RunDirectory, Mapping[str, Any]]

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from orchestrator import sample
-from orchestrator.arrivals import NS, decode_intervals, ttfts
+from orchestrator.load import sample
+from orchestrator.load.arrivals import NS, decode_intervals, ttfts
+from orchestrator.load.sample import Sample
 from orchestrator.report import safe
 from orchestrator.rundir import BOOKEND, RunDirectory, block_turns, read_json
-from orchestrator.sample import Sample
 
 Phase = tuple[str, int]
 """Mode and concurrency."""

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from orchestrator.metrics import METRICS
+from orchestrator.measuring.metrics import METRICS
 from orchestrator.report import (
     audit,
     bridge,

@@ -7,7 +7,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from backends.errors import MuseorchError
-from orchestrator.engines import cache_root
+from orchestrator.environments.engines import cache_root
 
 PACKAGE = "vl-convert-python"
 

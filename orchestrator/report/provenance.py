@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from orchestrator.certify import CONDITIONS
+from orchestrator.comparing.certify import CONDITIONS
 from orchestrator.report import words
 from orchestrator.report.facts import Phase, RunFacts
 from orchestrator.report.tables import Cell, Table, mode_of, num
@@ -67,8 +67,8 @@ def certificate(result: Mapping[str, Any], phase: Phase) -> Table:
 
 def claims(result: Mapping[str, Any]) -> Table:
     """Published claims about the model that ran; none about other models."""
-    from orchestrator.claim_check import check
-    from orchestrator.claims import load_claims
+    from orchestrator.published.claim_check import check
+    from orchestrator.published.claims import load_claims
 
     rows = []
     for name, published in load_claims().items():

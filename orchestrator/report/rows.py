@@ -7,11 +7,11 @@ import io
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from orchestrator import sample
-from orchestrator.arrivals import decode_intervals, ttfts
+from orchestrator.load import sample
+from orchestrator.load.arrivals import decode_intervals, ttfts
+from orchestrator.load.sample import Sample
 from orchestrator.report.safe import csv_cell, plain
 from orchestrator.rundir import BOOKEND, RunDirectory, block_turns, read_json
-from orchestrator.sample import Sample
 
 Row = dict[str, Any]
 

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from orchestrator.environment import museorch_version
+from orchestrator.measuring.environment import museorch_version
 from orchestrator.report import between, safe, several, words
 from orchestrator.report.chart import Chart, chart_id
 from orchestrator.report.facts import Phase

@@ -7,12 +7,12 @@ from pathlib import Path
 
 from backends.base import Device, Weights
 from backends.errors import EngineError, MuseorchError
-from orchestrator.expand import Arm
-from orchestrator.hub import NotFetched, Wanted, cache, command, named
-from orchestrator.launch import DEFAULT_HOST
-from orchestrator.models import LoadedModel
-from orchestrator.plan import PlannedArm, unrunnable
-from orchestrator.recipe import Recipe
+from orchestrator.inputs.expand import Arm
+from orchestrator.inputs.hub import NotFetched, Wanted, cache, command, named
+from orchestrator.inputs.models import LoadedModel
+from orchestrator.inputs.recipe import Recipe
+from orchestrator.planning.plan import PlannedArm, unrunnable
+from orchestrator.serving.launch import DEFAULT_HOST
 from orchestrator.up.memory import GIB, Budget, free_disk, published_size
 
 

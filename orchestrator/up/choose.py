@@ -10,13 +10,13 @@ from typing import Any
 from backends import BACKENDS
 from backends.base import Device
 from backends.errors import InputError
-from orchestrator.document import Location
-from orchestrator.engines import default_device
-from orchestrator.expand import Arm, expand
-from orchestrator.models import LoadedModel, load_model
-from orchestrator.plan import Serving, plan_arm
-from orchestrator.recipe import Recipe, load_recipe
-from orchestrator.run import find_recipe
+from orchestrator.environments.engines import default_device
+from orchestrator.inputs.document import Location
+from orchestrator.inputs.expand import Arm, expand
+from orchestrator.inputs.models import LoadedModel, load_model
+from orchestrator.inputs.recipe import Recipe, load_recipe
+from orchestrator.job import find_recipe
+from orchestrator.planning.plan import Serving, plan_arm
 from orchestrator.up.choice import Choice, Options
 from orchestrator.up.memory import Space, budget, space
 from orchestrator.up.preflight import memory_arguments

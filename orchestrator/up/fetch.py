@@ -11,8 +11,8 @@ from itertools import count
 import typer
 
 from backends.errors import EngineError, InputError
-from orchestrator import hub
-from orchestrator.hub import Wanted
+from orchestrator.inputs import hub
+from orchestrator.inputs.hub import Wanted
 from orchestrator.up.choice import Choice
 from orchestrator.up.memory import GIB, free_disk
 from orchestrator.up.show import amount

@@ -7,13 +7,13 @@ from collections.abc import Callable, Mapping
 from backends import BACKENDS
 from backends.base import Request, SpecRecord
 from backends.errors import EngineError
-from orchestrator.client import PhaseContext, run_phase
-from orchestrator.counters import Counters, delta, scrape, spec_record
-from orchestrator.recipe import KNOWN_MODES
-from orchestrator.serve import Server
+from orchestrator.inputs.recipe import KNOWN_MODES
+from orchestrator.inputs.workload import render_prompts, render_requests
+from orchestrator.load.client import PhaseContext, run_phase
+from orchestrator.measuring.counters import Counters, delta, scrape, spec_record
+from orchestrator.measuring.validity import drafting_problem
+from orchestrator.serving.serve import Server
 from orchestrator.up.choice import Choice
-from orchestrator.validity import drafting_problem
-from orchestrator.workload import render_prompts, render_requests
 
 PROMPTS = 4
 TOKENS = 32

@@ -11,8 +11,8 @@ import httpx
 
 from backends import BACKENDS
 from backends.errors import MuseorchError
-from orchestrator.counters import Counters, scrape
 from orchestrator.diagnose import first_cause
+from orchestrator.measuring.counters import Counters, scrape
 from orchestrator.up.state import Standing, State
 
 TIMEOUT_S = 5.0

@@ -10,8 +10,8 @@ from pathlib import Path
 import psutil
 
 from backends.base import Device, ServeSpec, Weights
-from orchestrator import cards
-from orchestrator.models import Attention, Model
+from orchestrator.inputs.models import Attention, Model
+from orchestrator.planning import cards
 
 GIB = 1 << 30
 KV_WIDTH = {"bf16": 2, "f16": 2, "f32": 4}

@@ -7,12 +7,12 @@ from pathlib import Path
 
 from backends.base import Device, Finding, Level, ServeSpec
 from backends.errors import InputError
-from orchestrator.cards import visible
-from orchestrator.drafter_shape import drafter_shape
-from orchestrator.expand import Arm
-from orchestrator.headers import read_headers
-from orchestrator.hub import cache
-from orchestrator.models import Model
+from orchestrator.inputs.expand import Arm
+from orchestrator.inputs.hub import cache
+from orchestrator.inputs.models import Model
+from orchestrator.planning.cards import visible
+from orchestrator.planning.drafter_shape import drafter_shape
+from orchestrator.planning.headers import read_headers
 from orchestrator.up.memory import GIB, Space, budget, free_disk, published_size
 
 VLLM_SHARE = 0.92

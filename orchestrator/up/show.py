@@ -6,7 +6,7 @@ import json
 import shlex
 from collections.abc import Sequence
 
-from orchestrator.plan import plan_text
+from orchestrator.planning.plan import plan_text
 from orchestrator.up.choice import Choice
 from orchestrator.up.live import Live
 from orchestrator.up.memory import GIB, Budget

@@ -13,9 +13,9 @@ from backends.base import SpecRecord
 from backends.errors import InputError
 from orchestrator import patching
 from orchestrator.dummy.write import make
-from orchestrator.launch import url, usable_port
-from orchestrator.overlay import materialise
-from orchestrator.serve import Server, serve
+from orchestrator.serving.launch import url, usable_port
+from orchestrator.serving.overlay import materialise
+from orchestrator.serving.serve import Server, serve
 from orchestrator.up import state as book
 from orchestrator.up.choice import Choice, Options
 from orchestrator.up.gate import gate, requests_for

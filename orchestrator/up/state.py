@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from backends.errors import EngineError, InputError
-from orchestrator.engines import cache_root
+from orchestrator.environments.engines import cache_root
 from orchestrator.up.choice import Options
 from orchestrator.up.process import Process
 

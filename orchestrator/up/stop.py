@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from backends.errors import EngineError
-from orchestrator import guard
-from orchestrator.serve import GRACE_S
+from orchestrator.serving import guard
+from orchestrator.serving.serve import GRACE_S
 from orchestrator.up import state as book
 from orchestrator.up.process import end, kill
 from orchestrator.up.state import State

@@ -9,7 +9,7 @@ import pytest
 
 from backends.base import Device
 from backends.install import Environment, Run, Write
-from orchestrator.engines import ENVIRONMENTS, SUPPORTED
+from orchestrator.environments.engines import ENVIRONMENTS, SUPPORTED
 
 
 def every_environment() -> Iterator[Environment]:

@@ -12,8 +12,8 @@ from backends import BACKENDS
 from backends.base import Request, Sampling
 from benchmarks.client import drive, formats
 from benchmarks.client.mock import Rung, Scenario
-from orchestrator.client import PhaseContext, run_phase
-from orchestrator.sample import Sample
+from orchestrator.load.client import PhaseContext, run_phase
+from orchestrator.load.sample import Sample
 
 ASKED = 64
 CLOCKS_NS = 1_000_000

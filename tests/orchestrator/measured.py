@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from backends.base import RequestSpeculation, SpecRecord
-from orchestrator.metrics import Phase
-from orchestrator.sample import Sample
+from orchestrator.load.sample import Sample
+from orchestrator.measuring.metrics import Phase
 
 FIRST_NS = 10_000_000
 

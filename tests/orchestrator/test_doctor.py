@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.engines import cache_root
+from orchestrator.environments.engines import cache_root
 from tests.orchestrator.up.servers import museorch
 
 

@@ -9,7 +9,7 @@ import sysconfig
 from pathlib import Path
 
 import orchestrator
-from orchestrator.environment import museorch_version
+from orchestrator.measuring.environment import museorch_version
 
 ROOT = Path(orchestrator.__file__).parents[1]
 

@@ -15,10 +15,10 @@ import pytest
 
 import orchestrator
 from backends.errors import InputError
-from orchestrator.certify import CONDITIONS
-from orchestrator.recipe import load_recipe
-from orchestrator.result import build
-from orchestrator.run import prepare
+from orchestrator.comparing.certify import CONDITIONS
+from orchestrator.inputs.recipe import load_recipe
+from orchestrator.job import prepare
+from orchestrator.result.build import build
 from orchestrator.rundir import RunDirectory, read_json, write_json
 from tests.recipes_for_tests import recipe_data, write_recipe
 

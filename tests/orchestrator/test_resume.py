@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from backends.errors import InputError
-from orchestrator.run import create, prepare, reopen
+from orchestrator.job import create, prepare, reopen
 from orchestrator.rundir import RunDirectory
 from tests.recipes_for_tests import recipe_data, write_recipe
 

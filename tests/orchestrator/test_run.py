@@ -19,7 +19,7 @@ import psutil
 import pytest
 
 import orchestrator
-from orchestrator.sample import read
+from orchestrator.load.sample import read
 from tests.fakes import eventually
 from tests.recipes_for_tests import recipe_data, write_recipe
 

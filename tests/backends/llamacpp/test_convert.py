@@ -7,7 +7,7 @@ import pytest
 
 from backends.llamacpp.convert import SCRIPT, converter, quantiser
 from backends.llamacpp.convert_script import splits_as_gpt2
-from orchestrator.models import RECIPES
+from orchestrator.inputs.models import RECIPES
 
 
 def test_a_drafter_is_converted_with_its_targets_tokenizer() -> None:

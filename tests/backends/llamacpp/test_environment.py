@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from orchestrator.engines import resolve
+from orchestrator.environments.engines import resolve
 
 
 @pytest.mark.engine("llamacpp")

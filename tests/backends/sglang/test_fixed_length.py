@@ -9,11 +9,11 @@ import pytest
 
 from backends.base import Request, Sampling
 from backends.sglang.launch import SGLANG
-from orchestrator.client import PhaseContext, run_phase
-from orchestrator.overlay import materialise
-from orchestrator.run import prepare
-from orchestrator.sample import Sample
-from orchestrator.serve import serve
+from orchestrator.job import prepare
+from orchestrator.load.client import PhaseContext, run_phase
+from orchestrator.load.sample import Sample
+from orchestrator.serving.overlay import materialise
+from orchestrator.serving.serve import serve
 
 END = (1, 2)
 MORE = 24

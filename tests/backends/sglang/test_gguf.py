@@ -11,7 +11,7 @@ import yaml
 
 from backends.base import Device, ServeSpec, Weights
 from backends.sglang.launch import SGLANG
-from orchestrator.models import RECIPES
+from orchestrator.inputs.models import RECIPES
 from tests.backends.sglang.test_launch import PLAIN, after, drafted
 from tests.test_three_engines import compare
 

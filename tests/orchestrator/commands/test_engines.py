@@ -13,9 +13,9 @@ from typer.testing import CliRunner
 
 from backends.errors import EngineError, InputError
 from backends.install import Environment, Run, Write
-from orchestrator import engines
 from orchestrator.commands.engines import app
-from tests.orchestrator.test_engines import fake_environment, server
+from orchestrator.environments import engines
+from tests.orchestrator.environments.test_engines import fake_environment, server
 
 TINY = Environment(
     "vllm",

@@ -17,8 +17,8 @@ from orchestrator.convert import flow, manifest
 from orchestrator.convert.checkpoints import Checkpoint, checkpoints
 from orchestrator.convert.tools import Tools, tools
 from orchestrator.gguf.contents import read
-from orchestrator.hub import NotFetched
-from orchestrator.models import RECIPES
+from orchestrator.inputs.hub import NotFetched
+from orchestrator.inputs.models import RECIPES
 from tests.orchestrator.test_run import MUSEORCH
 
 TINY = RECIPES / "tiny-muse" / "model"

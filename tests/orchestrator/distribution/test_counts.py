@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from orchestrator.distribution.counts import Context, contexts
-from orchestrator.sample import Sample
+from orchestrator.load.sample import Sample
 
 END = (1, 2)
 

@@ -13,8 +13,8 @@ from backends.llamacpp.launch import LLAMACPP, LlamaCpp
 from backends.simulate import Simulated, simulate
 from orchestrator.distribution.audit import AS_ASKED, DIFFERS, Row, judge, look_up
 from orchestrator.distribution.draw import Asked, draw
-from orchestrator.run import prepare
-from orchestrator.sample import Sample
+from orchestrator.job import prepare
+from orchestrator.load.sample import Sample
 
 pytestmark = [pytest.mark.engine("llamacpp"), pytest.mark.engine("vllm")]
 

@@ -10,7 +10,7 @@ import pytest
 from backends.errors import EngineError
 from orchestrator.distribution.audit import AS_ASKED, DIFFERS, judge, look_up
 from orchestrator.distribution.draw import Asked, draw
-from orchestrator.run import prepare
+from orchestrator.job import prepare
 from tests.orchestrator.patching.real import private_packages
 
 

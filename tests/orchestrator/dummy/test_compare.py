@@ -13,8 +13,8 @@ import pytest
 
 import orchestrator
 from backends.errors import InputError
+from orchestrator.job import prepare
 from orchestrator.report.labels import DUMMY
-from orchestrator.run import prepare
 from tests.recipes_for_tests import write_recipe
 
 SCHEMA = Path(orchestrator.__file__).parent / "schemas" / "result.schema.json"

@@ -16,10 +16,10 @@ from orchestrator.dummy.layout import layout
 from orchestrator.dummy.mixture import types
 from orchestrator.dummy.place import Role, dummy_weights, shape
 from orchestrator.dummy.write import make
-from orchestrator.engines import resolve
-from orchestrator.expand import Arm
+from orchestrator.environments.engines import resolve
 from orchestrator.gguf.verify import verify
-from orchestrator.models import RECIPES, LoadedModel, load_model
+from orchestrator.inputs.expand import Arm
+from orchestrator.inputs.models import RECIPES, LoadedModel, load_model
 
 BUNDLED = RECIPES / "tiny-muse" / "model" / "gguf"
 

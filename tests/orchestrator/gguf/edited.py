@@ -10,7 +10,7 @@ import numpy as np
 from gguf import GGUFReader, GGUFValueType, GGUFWriter
 from numpy.typing import NDArray
 
-from orchestrator.models import RECIPES
+from orchestrator.inputs.models import RECIPES
 
 TINY = RECIPES / "tiny-muse" / "model"
 TARGET = TINY / "gguf" / "target-bf16.gguf"

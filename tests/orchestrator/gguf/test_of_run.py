@@ -12,8 +12,8 @@ import yaml
 
 from backends.errors import InputError
 from orchestrator.gguf import of_run
-from orchestrator.models import RECIPES
-from orchestrator.run import Job, prepare
+from orchestrator.inputs.models import RECIPES
+from orchestrator.job import Job, prepare
 from orchestrator.rundir import RunDirectory, read_json
 
 GGUF = RECIPES / "tiny-muse" / "model" / "gguf" / "target-bf16.gguf"

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from backends.errors import InputError
-from orchestrator.engines import resolve
+from orchestrator.environments.engines import resolve
 from orchestrator.gguf.quality import Quality, compare, quality
 from tests.orchestrator.gguf.edited import DFLASH, TARGET, edited
 

@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Literal
 
 from backends.base import Backend, Drafter, Overlay, Request, Sampling, ServeSpec, Weights
-from orchestrator.client import PhaseContext, run_requests
-from orchestrator.engines import Engine
-from orchestrator.models import RECIPES, load_model
-from orchestrator.overlay import materialise
+from orchestrator.environments.engines import Engine
+from orchestrator.inputs.models import RECIPES, load_model
+from orchestrator.inputs.recipe import load_recipe
+from orchestrator.inputs.workload import render_prompts
+from orchestrator.load.client import PhaseContext, run_requests
 from orchestrator.patching import revert
-from orchestrator.recipe import load_recipe
-from orchestrator.serve import Server
-from orchestrator.workload import render_prompts
+from orchestrator.serving.overlay import materialise
+from orchestrator.serving.serve import Server
 
 MODEL = RECIPES / "tiny-muse" / "model"
 PROBE = Request("probe", (0, 100, 101), 2, Sampling(0.0), 0, (), False)

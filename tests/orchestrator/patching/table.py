@@ -11,7 +11,7 @@ import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from orchestrator.engines import cache_root
+from orchestrator.environments.engines import cache_root
 from orchestrator.patching import missing_target, status
 from orchestrator.patching.document import CHECKED, NO_TARGET, SETS, render
 from orchestrator.patching.status import NATIVE

@@ -11,9 +11,9 @@ from backends.base import Sampling
 from backends.errors import EngineError
 from backends.sglang.launch import SGLANG
 from backends.sglang.patches import PATCHES, needed
-from orchestrator import engines
+from orchestrator.environments import engines
 from orchestrator.patching import ensure
-from orchestrator.serve import serve
+from orchestrator.serving.serve import serve
 from tests.orchestrator.patching.real import PROBE, acceptance_length, private_packages, spec
 
 

@@ -10,10 +10,10 @@ from backends.base import Sampling
 from backends.errors import EngineError, PatchError
 from backends.vllm.launch import VLLM
 from backends.vllm.patches import PATCHES, needed
-from orchestrator import engines
-from orchestrator.overlay import materialise
+from orchestrator.environments import engines
 from orchestrator.patching import ensure, revert, verify
-from orchestrator.serve import serve
+from orchestrator.serving.overlay import materialise
+from orchestrator.serving.serve import serve
 from tests.orchestrator.patching.real import PROBE, acceptance_length, private_packages, spec
 from tests.orchestrator.patching.tree import hashes
 

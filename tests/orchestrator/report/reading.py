@@ -9,7 +9,7 @@ from typing import Any
 
 from orchestrator.report import html
 from orchestrator.report.facts import load
-from orchestrator.result import build
+from orchestrator.result.build import build
 from orchestrator.rundir import RunDirectory
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from backends.base import RequestSpeculation
+from orchestrator.load.sample import Sample
 from orchestrator.rundir import BOOKEND, RunDirectory, block_turns, write_json
-from orchestrator.sample import Sample
 
 TOKENS = 32
 K = 4

@@ -9,7 +9,7 @@ import pytest
 
 from orchestrator.report import audit, html, markdown, terminal
 from orchestrator.report.facts import load
-from orchestrator.result import build
+from orchestrator.result.build import build
 from orchestrator.rundir import RunDirectory, write_json
 from tests.orchestrator.report.synthetic import DSPARK, PLAIN, write_run
 

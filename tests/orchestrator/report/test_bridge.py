@@ -12,7 +12,7 @@ import pytest
 import orchestrator
 from orchestrator.report import bridge, html, markdown, terminal
 from orchestrator.report.facts import load
-from orchestrator.result import build
+from orchestrator.result.build import build
 from orchestrator.rundir import RunDirectory, read_json, write_json
 from tests.orchestrator.report.synthetic import DFLASH, PLAIN, ArmLike, write_run
 

@@ -15,7 +15,7 @@ from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import WebDriverWait
 
 from orchestrator.report import several_page
-from orchestrator.result import build
+from orchestrator.result.build import build
 from tests.orchestrator.report.reading import page_file
 from tests.orchestrator.report.synthetic import (
     DFLASH,

@@ -12,7 +12,7 @@ from orchestrator.report.facts import RunFacts, load, quantile
 from orchestrator.report.pair_charts import ratios, scatters
 from orchestrator.report.palette import DARK, LIGHT, SHAPES, Theme, config
 from orchestrator.report.request_charts import timeline
-from orchestrator.result import build
+from orchestrator.result.build import build
 from orchestrator.rundir import write_json
 from tests.orchestrator.report.synthetic import DFLASH, DSPARK, PLAIN, write_run
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from orchestrator.report.headline import MOST, headlines
-from orchestrator.result import build
+from orchestrator.result.build import build
 from tests.orchestrator.report.synthetic import DFLASH, DSPARK, MODES, PLAIN, ArmLike, write_run
 
 VLLM = (ArmLike("vllm-base", "vllm"), ArmLike("vllm-dflash", "vllm", "dflash", 150.0))

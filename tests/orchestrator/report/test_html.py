@@ -11,7 +11,7 @@ import pytest
 
 from orchestrator.report import html
 from orchestrator.report.facts import load
-from orchestrator.result import build
+from orchestrator.result.build import build
 from orchestrator.rundir import RunDirectory
 from tests.orchestrator.report.reading import Reader, page
 from tests.orchestrator.report.synthetic import (

@@ -17,7 +17,7 @@ from markdown_it import MarkdownIt
 from orchestrator.report import between, markdown, several, terminal
 from orchestrator.report.facts import load
 from orchestrator.report.rows import metrics, samples, to_csv
-from orchestrator.result import build
+from orchestrator.result.build import build
 from orchestrator.rundir import RunDirectory
 from tests.orchestrator.report.synthetic import (
     DSPARK,

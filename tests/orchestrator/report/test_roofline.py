@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from orchestrator import sample
+from orchestrator.load import sample
 from orchestrator.report import markdown, roofline, terminal
 from orchestrator.report.facts import load
-from orchestrator.result import build
+from orchestrator.result.build import build
 from orchestrator.rundir import RunDirectory, read_json, write_json
 from tests.orchestrator.report.reading import Reader, page
 from tests.orchestrator.report.synthetic import DFLASH, PLAIN, TOKENS, write_run

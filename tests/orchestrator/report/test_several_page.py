@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.report import between, several, several_page
-from orchestrator.result import build
+from orchestrator.result.build import build
 from orchestrator.rundir import RunDirectory
 from tests.orchestrator.report.reading import Reader
 from tests.orchestrator.report.synthetic import DSPARK, MODES, PLAIN, ArmLike, write_run

@@ -10,7 +10,7 @@ import vl_convert
 from orchestrator.report import verification, words
 from orchestrator.report.facts import RunFacts, load
 from orchestrator.report.tables import pairs
-from orchestrator.result import build
+from orchestrator.result.build import build
 from tests.orchestrator.report.synthetic import PLAIN, ArmLike, write_run
 
 PHASE = ("greedy", 1)

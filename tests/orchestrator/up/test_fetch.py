@@ -14,7 +14,7 @@ import psutil
 import pytest
 import yaml
 
-from orchestrator.models import RECIPES
+from orchestrator.inputs.models import RECIPES
 from tests.fake_hub import Hub, serving
 from tests.fakes import eventually
 from tests.orchestrator.test_run import MUSEORCH
@@ -155,5 +155,5 @@ def downloads(repo: str) -> list[int]:
     return [
         p.pid
         for p in psutil.process_iter(["cmdline"])
-        if "orchestrator.hub_download" in (p.info["cmdline"] or []) and repo in p.info["cmdline"]
+        if {"orchestrator.inputs.hub_download", repo} <= set(p.info["cmdline"] or [])
     ]

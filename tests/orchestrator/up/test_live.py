@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from orchestrator.counters import Counters
+from orchestrator.measuring.counters import Counters
 from orchestrator.up.live import Reading
 
 

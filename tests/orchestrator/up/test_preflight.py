@@ -9,9 +9,9 @@ import pytest
 import yaml
 
 from backends.base import Finding
-from orchestrator.hub import cache
-from orchestrator.models import RECIPES
-from orchestrator.run import prepare
+from orchestrator.inputs.hub import cache
+from orchestrator.inputs.models import RECIPES
+from orchestrator.job import prepare
 from orchestrator.up import preflight
 from tests.orchestrator import nvidia
 from tests.orchestrator.up.servers import write_serving

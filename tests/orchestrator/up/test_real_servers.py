@@ -12,7 +12,7 @@ import openai
 import psutil
 import pytest
 
-from orchestrator.engines import cache_root
+from orchestrator.environments.engines import cache_root
 from orchestrator.up.live import look
 from orchestrator.up.state import everyone
 from tests.orchestrator.up.servers import answer, kept, museorch

@@ -1,0 +1,1 @@
+"""Arms against each other: what matches, ratios with intervals, causes, outputs."""

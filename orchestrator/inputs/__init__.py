@@ -1,0 +1,1 @@
+"""From a recipe file to arms and requests: what is asked, with file and line."""

@@ -1,0 +1,269 @@
+"""The recipe: what is to be measured, as a person writes it."""
+
+from __future__ import annotations
+
+import difflib
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeVar
+
+from pydantic import (
+    BeforeValidator,
+    Field,
+    GetJsonSchemaHandler,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
+
+from backends import BACKENDS
+from backends.base import Device, Sampling, Speculation
+from backends.errors import InputError
+from orchestrator.comparing.certify import CONDITIONS
+from orchestrator.inputs.document import Document, Strict
+
+Item = TypeVar("Item")
+
+
+def _listed(value: Any) -> Any:
+    return value if isinstance(value, list) else [value]
+
+
+class _ScalarToo:
+    """Says in the JSON schema that a lone value stands for a list of one."""
+
+    def __get_pydantic_json_schema__(
+        self, core: Any, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        schema = handler(core)
+        return {"anyOf": [schema["items"], schema]}
+
+
+OneOrMany = Annotated[list[Item], BeforeValidator(_listed), Field(min_length=1), _ScalarToo()]
+BackendName = Literal["vllm", "sglang", "llamacpp"]
+assert set(BACKENDS) == {"vllm", "sglang", "llamacpp"}, "BackendName must list BACKENDS"
+
+
+class Mode(Strict):
+    """A way of sampling under a name. `greedy` and `temperature` are known without one."""
+
+    name: str = Field(pattern=r"^[a-z][a-z0-9-]*$")
+    temperature: float = Field(ge=0, le=10)
+    top_p: float = Field(default=1.0, gt=0, le=1)
+    top_k: int = Field(default=0, ge=0, description="0 keeps the whole vocabulary")
+    stop: Literal["fixed", "natural"] | None = Field(
+        default=None, description="Left out, the workload's"
+    )
+
+    @property
+    def sampling(self) -> Sampling:
+        return Sampling(self.temperature, self.top_p, self.top_k)
+
+
+KNOWN_MODES = {
+    "greedy": Mode(name="greedy", temperature=0.0),
+    "temperature": Mode(name="temperature", temperature=1.0, top_p=0.95, top_k=64),
+}
+
+
+def _known_mode(value: Any) -> Any:
+    if isinstance(value, str):
+        if value not in KNOWN_MODES:
+            raise ValueError(
+                f'mode "{value}" is not known; use greedy, temperature, or '
+                "{name, temperature, top_p, top_k}"
+            )
+        return KNOWN_MODES[value]
+    return value
+
+
+class RandomPrompts(Strict):
+    """Prompts of ordinary token ids drawn at random, for timing at a given length."""
+
+    random: int = Field(ge=1, le=1_000_000, description="Tokens of each prompt")
+
+
+class Workload(Strict):
+    """The requests every arm gets."""
+
+    prompts: str | RandomPrompts = Field(
+        description="A prompt set of the model, a .jsonl file, or {random: TOKENS}"
+    )
+    count: OneOrMany[Annotated[int, Field(ge=1, le=100_000)]] = Field(
+        default=[24], description="Requests of a phase; or one number for each concurrency"
+    )
+    output_tokens: int = Field(default=128, ge=1, le=131_072)
+    stop: Literal["fixed", "natural"] = Field(
+        default="natural",
+        description="fixed: end tokens get probability 0 until output_tokens are out; "
+        "natural: a reply ends at its first end token",
+    )
+    modes: OneOrMany[
+        Annotated[
+            Mode,
+            BeforeValidator(
+                _known_mode, json_schema_input_type=Literal["greedy", "temperature"] | Mode
+            ),
+        ]
+    ] = Field(default_factory=lambda: list(KNOWN_MODES.values()))
+    concurrency: OneOrMany[Annotated[int, Field(ge=1, le=1024)]] = [1]
+    warmup: int = Field(default=2, ge=0, le=1000, description="Requests sent first, not counted")
+    seed: int = Field(default=1, ge=0, le=2**31 - 1)
+
+    @model_validator(mode="after")
+    def _a_count_for_each(self) -> Workload:
+        if len(self.count) not in {1, len(self.concurrency)}:
+            raise ValueError(
+                f"count holds {len(self.count)} numbers for {len(self.concurrency)} values of "
+                "concurrency; give one, or one for each"
+            )
+        return self
+
+    def count_at(self, concurrency: int) -> int:
+        """Requests of a phase at this concurrency."""
+        at = self.concurrency.index(concurrency) if len(self.count) > 1 else 0
+        return self.count[at]
+
+    @field_validator("modes", "concurrency")
+    @classmethod
+    def _distinct(cls, value: list[Any]) -> list[Any]:
+        keys = [item.name if isinstance(item, Mode) else item for item in value]
+        if len(set(keys)) != len(keys):
+            raise ValueError(f"each may be given once, found {keys}")
+        return value
+
+
+class Serve(Strict):
+    """How every arm's server is set, in no engine's words."""
+
+    context_length: int = Field(default=4096, ge=16, description="Tokens per slot")
+    kv_dtype: Literal["bf16", "f16", "f32"] = "bf16"
+    threads: int | None = Field(default=None, ge=1, le=1024)
+    port: int | None = Field(default=None, ge=1, le=65535)
+    start_timeout_s: float | None = Field(default=None, gt=0)
+
+
+class EngineChoice(Strict):
+    """Which installation of an engine to use."""
+
+    version: str | None = None
+    executable: str | None = Field(
+        default=None, description="An interpreter that has the engine, or a llama-server"
+    )
+
+
+class Acceptance(Strict):
+    """Acceptance simulated by the engine; its output is then meaningless."""
+
+    simulate: list[Annotated[float, Field(ge=0, le=1)]] | None = Field(
+        default=None, min_length=1, description="Marginal acceptance of positions 0 to K - 1"
+    )
+    length: float | None = Field(default=None, ge=1, description="Mean acceptance length")
+
+    @model_validator(mode="after")
+    def _one_of_both(self) -> Acceptance:
+        if (self.simulate is None) == (self.length is None):
+            raise ValueError("acceptance is either {simulate: [..]} or {length: L}")
+        if self.simulate is not None and self.simulate != sorted(self.simulate, reverse=True):
+            raise ValueError("marginal acceptance cannot rise with the position")
+        return self
+
+
+class ArmSpec(Strict):
+    """One arm, or several where a field holds a list."""
+
+    id: str | None = Field(default=None, pattern=r"^[a-z0-9][a-z0-9._-]*$")
+    backend: OneOrMany[BackendName]
+    speculation: OneOrMany[Speculation] = ["none"]
+    draft_tokens: OneOrMany[Annotated[int, Field(ge=1, le=1024)] | None] = Field(
+        default=[None], description="K; left out, the most the drafter was trained for"
+    )
+    quantisation: OneOrMany[str] = ["bf16"]
+    acceptance: Acceptance | None = Field(
+        default=None, description="Left out, acceptance is what the drafter earns"
+    )
+    engine_args: list[str] = Field(
+        default=[], description="Passed on as they are; museorch does not reason about them"
+    )
+    env: dict[str, str] = {}
+
+    @model_validator(mode="after")
+    def _one_id_one_arm(self) -> ArmSpec:
+        lists = (self.backend, self.speculation, self.draft_tokens, self.quantisation)
+        if self.id is not None and any(len(values) > 1 for values in lists):
+            raise ValueError("id names one arm, but a field here holds a list")
+        return self
+
+
+class Quality(Strict):
+    """What quantising costs: llama.cpp's targets against one of them, on a text."""
+
+    text: str = Field(description="A text file, relative to the recipe")
+    tokens: int = Field(default=256, ge=2, le=100_000, description="How much of it is used")
+
+
+class Order(Strict):
+    """In which order arms run."""
+
+    reference: str | None = Field(
+        default=None, description="Id of the arm that runs first and again last"
+    )
+    blocks: int = Field(
+        default=1, ge=1, le=50, description="How often every arm is started, in turns"
+    )
+    bookend: bool = Field(default=True, description="Repeat the reference at the end: drift")
+
+
+class Recipe(Strict):
+    """A comparison. The JSON schema of this class is `recipes/recipe.schema.json`."""
+
+    schema_: Literal[1] = Field(alias="schema")
+    name: str = Field(pattern=r"^[a-z0-9][a-z0-9-]*$")
+    description: str = ""
+    model: str = Field(description="A model of recipes/models, or a YAML file")
+    device: Device = "cuda"
+    weights: Literal["real", "dummy"] = Field(
+        default="real",
+        description="dummy: of the model's shape, with random values: speeds only; "
+        "the text is meaningless",
+    )
+    engines: dict[BackendName, EngineChoice] = {}
+    workload: Workload
+    serve: Serve = Serve()
+    arms: list[ArmSpec] = Field(min_length=1)
+    order: Order = Order()
+    quality: Quality | None = Field(
+        default=None,
+        description="Measured after the arms; needs GGUF targets in two quantisations or more",
+    )
+    allow: list[str] = Field(
+        default=[],
+        description="Conditions that may differ between arms; such a comparison is labelled and is "
+        "no speedup claim",
+    )
+
+    @field_validator("allow")
+    @classmethod
+    def _conditions(cls, value: list[str]) -> list[str]:
+        for name in value:
+            if name not in CONDITIONS:
+                close = difflib.get_close_matches(name, CONDITIONS, n=1)
+                hint = f'did you mean "{close[0]}"?' if close else f"use {', '.join(CONDITIONS)}"
+                raise ValueError(f'"{name}" is not a condition; {hint}')
+        return value
+
+
+def with_concurrency(recipe: Recipe, values: list[int]) -> Recipe:
+    """The recipe with another sweep. Raises InputError where the workload does not allow it."""
+    data = {**recipe.workload.model_dump(), "concurrency": values}
+    try:
+        workload = Workload.model_validate(data)
+    except ValidationError as error:
+        told = str(error.errors()[0]["msg"]).removeprefix("Value error, ")
+        raise InputError(f"{told}.", where="--concurrency") from None
+    return recipe.model_copy(update={"workload": workload})
+
+
+def load_recipe(path: Path) -> tuple[Recipe, Document]:
+    """Read and validate a recipe. Raises InputError with file, line and field."""
+    document = Document(path)
+    return document.parse(Recipe), document

@@ -1,0 +1,1 @@
+"""The load: requests sent, arrivals stamped, streams taken apart into samples."""

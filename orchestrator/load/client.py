@@ -1,0 +1,156 @@
+"""The load: a closed loop of streaming requests, each kept as a Sample.
+
+While a stream runs, the event loop does nothing but stamp arriving bytes and store them. Taking
+them apart, and whatever `on_sample` does, happens in one other thread once the stream has ended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import sys
+import threading
+import time
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any, ParamSpec, TypeVar
+
+import httpx
+import orjson
+
+from backends.base import Backend, Call, Request
+from orchestrator.load.client_floor import Floor, metered
+from orchestrator.load.recording import PhaseContext, Recording, to_sample
+from orchestrator.load.sample import Sample
+from orchestrator.load.transport import EXTENSION, StampingTransport
+
+__all__ = ["PhaseContext", "run_phase", "run_requests"]
+
+CONNECT_TIMEOUT_S = 10.0
+SWITCH_INTERVAL_S = 0.0002
+"""The longest a parsing thread may keep the event loop from reading."""
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+async def run_requests(
+    base_url: str,
+    backend: Backend,
+    model: str,
+    requests: Sequence[Request],
+    *,
+    concurrency: int,
+    context: PhaseContext,
+    on_sample: Callable[[Sample], None],
+    should_stop: Callable[[], bool],
+    timeout_s: float,
+    headers: Mapping[str, str] | None = None,
+    on_floor: Callable[[Floor], None] = lambda _: None,
+) -> list[Sample]:
+    """Send `requests` in order, `concurrency` at a time; samples come in order of completion.
+
+    Every request that was sent to its end gives a Sample, with `error` set when it failed or took
+    longer than `timeout_s`. `should_stop` is asked before each; when it says yes, no more are sent.
+    `on_sample` runs in another thread, one call at a time; what it raises ends the phase. At the
+    end `on_floor` is told what the client itself cost.
+    """
+    pending = iter(requests)
+    parsed: list[Future[Sample]] = []
+    broken = threading.Event()
+
+    def keep(recording: Recording) -> Sample:
+        try:
+            meter.add(recording)
+            sample = to_sample(recording, backend, context, concurrency)
+            recording.stamps.body.clear()  # the HTTP parser and its callbacks hold each other
+            on_sample(sample)
+        except BaseException:
+            broken.set()
+            raise
+        return sample
+
+    async def slot(client: httpx.AsyncClient) -> None:
+        free_ns = began_ns
+        for request in pending:
+            if should_stop() or broken.is_set():
+                return
+            recording = Recording(request, free_ns)
+            await _send(client, backend.call(request, model), recording, timeout_s)
+            free_ns = recording.ended_ns
+            parsed.append(parser.submit(keep, recording))
+
+    slots = min(concurrency, len(requests))
+    with (
+        _undisturbed(),
+        metered(slots, on_floor) as meter,
+        ThreadPoolExecutor(1, "samples") as parser,
+    ):
+        async with _client(base_url, headers) as client:
+            began_ns = time.monotonic_ns()
+            await asyncio.gather(*(slot(client) for _ in range(slots)))
+        return [await asyncio.wrap_future(sample) for sample in parsed]
+
+
+def _blocking(run: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, T]:
+    return lambda *args, **kwargs: asyncio.run(run(*args, **kwargs))
+
+
+run_phase = _blocking(run_requests)
+"""`run_requests` for synchronous callers.
+
+On Ctrl-C the streams under way are dropped and KeyboardInterrupt is raised; every request that had
+finished was given to `on_sample` by then.
+"""
+
+
+async def _send(
+    client: httpx.AsyncClient, call: Call, recording: Recording, timeout_s: float
+) -> None:
+    try:
+        async with asyncio.timeout(timeout_s):
+            response = await client.post(
+                call.path,
+                content=orjson.dumps(call.body),
+                headers={"Content-Type": "application/json"},
+                extensions={EXTENSION: recording.stamps},
+            )
+            recording.status = response.status_code
+    except TimeoutError:
+        recording.error = f"no end after {timeout_s:g} s"
+    except (httpx.ConnectError, httpx.ConnectTimeout) as error:
+        recording.error = f"no connection: {error}"
+    except httpx.HTTPError as error:
+        recording.error = f"the stream broke: {error}"
+    recording.ended_ns = time.monotonic_ns()
+
+
+def _client(base_url: str, headers: Mapping[str, str] | None) -> httpx.AsyncClient:
+    return httpx.AsyncClient(
+        base_url=base_url,
+        headers={
+            "Accept": "text/event-stream",
+            "Accept-Encoding": "identity",
+            "Connection": "close",
+            **(headers or {}),
+        },
+        transport=StampingTransport(base_url),
+        # One deadline per request, set where it is sent.
+        timeout=httpx.Timeout(None, connect=CONNECT_TIMEOUT_S),
+        trust_env=False,
+        follow_redirects=False,
+    )
+
+
+@contextmanager
+def _undisturbed() -> Iterator[None]:
+    """No long wait for the parsing thread, and no garbage collection over all that is loaded."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
+        sys.setswitchinterval(before)

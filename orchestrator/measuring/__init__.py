@@ -1,0 +1,1 @@
+"""From samples, counters and the machine to measurements with units or reasons."""

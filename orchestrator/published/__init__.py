@@ -1,0 +1,1 @@
+"""What others published, and what of it a run can be held against."""

@@ -1,0 +1,1 @@
+"""result.json out of a run directory."""

@@ -1,0 +1,168 @@
+"""What one turn of an arm left in the run directory, as measured phases and their conditions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from backends.errors import EngineError
+from orchestrator.comparing.blocks import Measured
+from orchestrator.load import sample
+from orchestrator.load.client_floor import client_json
+from orchestrator.load.sample import Sample
+from orchestrator.measuring import environment
+from orchestrator.measuring.counters import Counters, delta, spec_record
+from orchestrator.measuring.energy import Power, power
+from orchestrator.measuring.metrics import Phase
+from orchestrator.measuring.roofline import roof
+from orchestrator.measuring.validity import problems, warnings
+from orchestrator.planning import cards
+from orchestrator.planning.plan import REAL
+from orchestrator.rundir import RunDirectory, read_json
+from orchestrator.serving import reported
+
+
+def turn_of(
+    run: RunDirectory,
+    facts: Mapping[str, Any],
+    machine: dict[str, Any],
+    plan: Mapping[str, Any],
+    repeat: int,
+) -> tuple[dict[str, Any], list[Measured]]:
+    folder = run.turn(plan["id"], repeat)
+    if not (folder / "status.json").exists():
+        word = "interrupted" if folder.exists() else "not run"
+        reason = "museorch ended during this arm" if folder.exists() else "the run ended before it"
+        status: dict[str, Any] = {"status": word, "reason": reason}
+    else:
+        status = read_json(folder / "status.json")
+    samples = samples_of(folder / "samples.jsonl")
+    told = reported.told(plan, status.get("facts", {}), folder / "server.log")
+    counters = read_json(folder / "counters.json") if (folder / "counters.json").exists() else []
+    phases = []
+    for counted in counters:
+        key = (counted["mode"], counted["concurrency"])
+        mine = [s for s in samples if (s.mode, s.concurrency) == key]
+        watts = power((counted.get("observed") or {}).get("gpu", {}), folder / "gpu.csv", mine)
+        phases.append(_measured(facts, machine, plan, status, told, counted, mine, watts))
+    return status, phases
+
+
+def samples_of(path: Path) -> list[Sample]:
+    return sample.read(path) if path.exists() else []
+
+
+def _measured(
+    facts: Mapping[str, Any],
+    machine: dict[str, Any],
+    plan: Mapping[str, Any],
+    status: Mapping[str, Any],
+    told: Mapping[str, Any],
+    counted: Mapping[str, Any],
+    samples: list[Sample],
+    watts: Power | str,
+) -> Measured:
+    good = [s for s in samples if s.error is None]
+    record, contradiction = None, None
+    if plan["speculation"] != "none":
+        try:
+            record = spec_record(
+                delta(_counters(counted["before"]), _counters(counted["after"])),
+                [s.server for s in good],
+                counted["draft_tokens"],
+            )
+        except EngineError as error:
+            contradiction = error.what
+    k, bound = counted["draft_tokens"], roof(machine, status)
+    phase = Phase(good, record, plan["speculation"], k, watts, bound)
+    mode = next(m for m in facts["workload"]["modes"] if m["name"] == counted["mode"])
+    workload = {**facts["workload"], "stop": mode.get("stop") or facts["workload"]["stop"]}
+    workload["count"] = counted.get("requests", workload["count"])
+    observed = counted.get("observed")
+    client = client_json(counted.get("client"), samples)
+    found = problems(phase, samples, workload, observed, plan.get("expected_length"), client)
+    if contradiction is not None:
+        found = (contradiction, *found)
+    asked = {**facts["serve"], **plan["conditions"]}
+    asked["context_per_slot"] = asked["context_length"]
+    settled, sources, contradictions = reported.settle(asked, told)
+    found = (*found, *contradictions)
+    doubts = warnings(observed, status.get("others_on_gpu", {}))
+    conditions = _conditions({**facts, "workload": workload}, machine, plan, status, counted, mode)
+    return Measured(
+        plan["id"],
+        counted["mode"],
+        counted["concurrency"],
+        phase,
+        len(samples) - len(good),
+        found,
+        doubts,
+        observed,
+        {**conditions, **settled},
+        client=client,
+        sources=sources,
+    )
+
+
+def _conditions(
+    facts: Mapping[str, Any],
+    machine: dict[str, Any],
+    plan: Mapping[str, Any],
+    status: Mapping[str, Any],
+    counted: Mapping[str, Any],
+    mode: Mapping[str, Any],
+) -> dict[str, Any]:
+    """Every field of certify.CONDITIONS, as gathered; None is unknown."""
+    drafter, serve, workload = plan["drafter"], facts["serve"], facts["workload"]
+    acceptance = plan.get("acceptance", REAL)
+    return {
+        "backend": plan["backend"],
+        "speculation": plan["speculation"],
+        "hardware": environment.hardware(machine, facts["device"], status.get("gpus")),
+        "clocks": _clocks(counted.get("observed")),
+        "gpu_processes": _others(status.get("others_on_gpu", {})),
+        "engine": f"{plan['backend']} {status.get('engine', plan).get('version', 'unknown')}",
+        "patches": [patch["id"] for patch in status.get("patches", [])],
+        "weights": plan["target"]["identity"],
+        "weight_files": status.get("weight_files"),
+        "quantisation": plan["target"]["quantisation"],
+        "drafter": f"{drafter['weights']['identity']} {drafter['weights']['quantisation']}"
+        if drafter
+        else "none",
+        "drafter_files": status.get("drafter_files"),
+        "draft_tokens": counted["draft_tokens"] if drafter else "none",
+        "verification": "simulated"
+        if acceptance.startswith("simulated")
+        else counted["verification"],
+        "acceptance": acceptance,
+        "concurrency": counted["concurrency"],
+        "threads": serve["threads"] if serve["threads"] is not None else "engine default",
+        **plan["conditions"],
+        "prompts": facts["prompts"]["sha256"],
+        "sampling": f"T {mode['temperature']:g}, top_p {mode['top_p']:g}, top_k {mode['top_k']}, "
+        f"seed {workload['seed']}",
+        "stop": f"{workload['stop']}, {workload['output_tokens']} tokens, "
+        f"end ids {facts['end_token_ids']}",
+        "harness": facts["harness"],
+    }
+
+
+def _clocks(observed: Mapping[str, Any] | None) -> float | str | None:
+    """MHz; words where no GPU is in use; None where one is and was not seen."""
+    seen = observed["gpu"] if observed is not None else {}
+    if "sm_mhz" in seen:
+        return float(seen["sm_mhz"]["median"])
+    return cards.NO_GPU if seen.get("reason") == cards.NO_GPU else None
+
+
+def _others(found: Mapping[str, Any]) -> str | None:
+    processes = found.get("processes")
+    if processes is None:
+        return cards.NO_GPU if found.get("reason") == cards.NO_GPU else None
+    return f"{len(processes)}" if processes else "none"
+
+
+def _counters(data: Mapping[str, Any]) -> Counters:
+    position = data["per_position"]
+    return Counters(**{**data, "per_position": tuple(position) if position is not None else None})

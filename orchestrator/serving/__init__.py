@@ -1,0 +1,1 @@
+"""One server from its plan: started, waited for, watched, ended."""
