@@ -20,6 +20,7 @@ from orchestrator.commands import (
     recipes,
     report,
     run,
+    servers,
     tune,
     up,
 )
@@ -32,7 +33,8 @@ app = typer.Typer(
 )
 run.register(app)
 report.register(app)
-up.register(app)
+app.command()(up.up)
+servers.register(app)
 app.add_typer(recipes.app, name="recipes")
 app.add_typer(engines.app, name="engines")
 app.add_typer(patch.app, name="patch")

@@ -7,7 +7,8 @@ import pytest
 
 from backends.errors import InputError
 from orchestrator.planning.headers import read_headers
-from orchestrator.planning.lint import Method, lint
+from orchestrator.planning.lint import lint
+from orchestrator.planning.lint_case import Method
 from tests.orchestrator.checkpoints import (
     HIDDEN,
     VOCAB,
