@@ -96,8 +96,9 @@ def lines(result: Mapping[str, Any]) -> Iterator[str]:
     """For the terminal: every greedy pair, and of the sampling tests those that differ."""
     if result["audit"]["greedy"]:
         yield "Greedy outputs, token for token:"
+    several = len({row["concurrency"] for row in result["audit"]["greedy"]}) > 1
     for row in result["audit"]["greedy"]:
-        yield f"  {_line(row)}"
+        yield f"  {_line(row)}" + (f" ({row['concurrency']} at a time)" if several else "")
     rows = result["audit"]["distribution"]
     if rows:
         asked = sum(row["verdict"] == AS_ASKED for row in rows)

@@ -128,7 +128,8 @@ def _failures(result: Mapping[str, Any]) -> Iterator[str]:
             yield from hang(f"{arm['id']} {arm['status']}: {arm['reason']}")
         for mode in arm["modes"]:
             for problem in mode["problems"]:
-                yield from hang(f"! {arm['id']}, {mode['mode']}: {problem}")
+                phase = f"{mode['mode']}, {mode['concurrency']} at a time"
+                yield from hang(f"! {arm['id']}, {phase}: {problem}")
 
 
 def _audit(result: Mapping[str, Any]) -> Iterator[str]:
@@ -140,8 +141,8 @@ def _drift(result: Mapping[str, Any]) -> Iterator[str]:
     for row in result["drift"]:
         low, high = row["interval"]
         yield from hang(
-            f"Drift: {row['arm']}, {row['mode']}, last over first turn {row['ratio']:.3f} "
-            f"({low:.3f} to {high:.3f})"
+            f"Drift: {row['arm']}, {row['mode']}, {row['concurrency']} at a time, last over first "
+            f"turn {row['ratio']:.3f} ({low:.3f} to {high:.3f})"
         )
 
 
