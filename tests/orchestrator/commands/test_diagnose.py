@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from backends.errors import InputError
 from orchestrator.commands.diagnose import diagnose
 
-LOGS = Path(__file__).parents[1] / "logs"
+LOGS = Path(__file__).parents[1] / "diagnose" / "logs"
 
 
 @pytest.fixture

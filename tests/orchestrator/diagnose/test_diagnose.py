@@ -170,4 +170,4 @@ def test_a_signature_that_cannot_work_is_refused() -> None:
 
 def test_the_page_is_current() -> None:
     """Renew it with `python -m orchestrator.diagnose.page > docs/diagnose.md`."""
-    assert (HERE.parents[1] / "docs" / "diagnose.md").read_text("utf-8") == page()
+    assert (HERE.parents[2] / "docs" / "diagnose.md").read_text("utf-8") == page()
