@@ -7,7 +7,7 @@ import os
 import typer
 
 from orchestrator.commands.output import print_json
-from orchestrator.commands.up import IN_PLACE, JSON, KEY, start
+from orchestrator.commands.up import IN_PLACE, JSON, KEY, bring_up
 
 NAME = typer.Argument(None, help="A server. Not needed where there is only one.")
 
@@ -88,7 +88,7 @@ def restart(name: str | None = NAME, patch_in_place: bool = IN_PLACE) -> None:
     choose(state.options)  # what it was made of may be gone; then it had better go on
     stop.down(state)
     choice = choose(state.options)
-    start(choice, state.options, state.name, key, True, patch_in_place, False)
+    bring_up(choice, state.options, state.name, key, True, patch_in_place, False)
 
 
 def top() -> None:

@@ -98,7 +98,7 @@ def up(
     if choice.fetchable() and not offline():
         _fetch(choice, yes)
         choice = choose(options)
-    start(choice, options, name or choice.name, api_key, detach, patch_in_place, as_json)
+    bring_up(choice, options, name or choice.name, api_key, detach, patch_in_place, as_json)
 
 
 def _fetch(choice: Choice, yes: bool) -> None:
@@ -136,7 +136,7 @@ def _dry_run(choice: Choice, options: Options, key: str | None, as_json: bool) -
         raise problem
 
 
-def start(
+def bring_up(
     choice: Choice,
     options: Options,
     name: str,
@@ -182,7 +182,8 @@ def start(
                 _hold(running)
     except KeyboardInterrupt:
         print(f"{name}: stopped {'' if ready else 'before it was ready'}".rstrip(), file=sys.stderr)
-        raise typer.Exit(130) from None
+        if not ready or detach:
+            raise typer.Exit(130) from None
 
 
 def _seldom(report: Callable[[str], None]) -> Callable[[str], None]:

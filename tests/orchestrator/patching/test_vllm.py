@@ -18,6 +18,7 @@ from tests.orchestrator.patching.real import PROBE, acceptance_length, private_p
 from tests.orchestrator.patching.tree import hashes
 
 
+@pytest.mark.slow
 @pytest.mark.engine("vllm")
 def test_fails_is_patched_drafts_and_is_as_before(tmp_path: Path) -> None:
     engine = engines.resolve("vllm", device="cpu")
