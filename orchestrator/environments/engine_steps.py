@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from backends.install import Run, Write
+from orchestrator.measuring.environment import usable_threads
 
 GRACE_S = 5.0
 """Seconds between asking a step to end and ending it."""
@@ -77,12 +78,11 @@ def write(step: Write, root: Path) -> str | None:
 
 def filled(word: str, root: Path) -> str:
     own = root / "bin" / "python"
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     places = {
         "{root}": str(root),
         "{python}": str(own) if own.exists() else sys.executable,
         "{packages}": str(packages(root)),
-        "{jobs}": str(cores),
+        "{jobs}": str(usable_threads()),
     }
     for name, value in places.items():
         word = word.replace(name, value)

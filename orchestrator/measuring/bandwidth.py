@@ -23,6 +23,7 @@ import psutil
 
 from orchestrator.environments import engines
 from orchestrator.measuring import gpu_copy
+from orchestrator.measuring.environment import usable_threads
 from orchestrator.planning.cards import ORDER, VISIBLE
 from orchestrator.planning.plan import PlannedArm
 from orchestrator.rundir import RunDirectory, read_json, write_json
@@ -48,7 +49,7 @@ def keep(
 def measure(planned: Sequence[PlannedArm], device: str, threads: int | None) -> dict[str, Any]:
     """`{"bytes_per_s": ..., "how": ...}`, or `{"bytes_per_s": None, "reason": ...}`."""
     if device == "cpu":
-        return on_cpu(threads if threads is not None else _usable())
+        return on_cpu(threads if threads is not None else usable_threads())
     return on_gpu(_interpreters(planned))
 
 
@@ -119,7 +120,3 @@ def _found(size: int, seconds: Sequence[float], how: str) -> dict[str, Any]:
         "how": f"copies of {size / 2**20:.0f} MiB, read and written, best of {len(seconds)}: {how}",
         "seconds": list(seconds),
     }
-
-
-def _usable() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

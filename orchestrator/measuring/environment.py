@@ -25,6 +25,11 @@ def museorch_version() -> str:
         return str(tomllib.loads(project.read_text(encoding="utf-8"))["project"]["version"])
 
 
+def usable_threads() -> int:
+    """CPU threads this process may use; all of them where the system does not tell."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def gather() -> dict[str, Any]:
     """Machine facts for environment.json. What could not be read is None."""
     return {

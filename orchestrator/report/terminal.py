@@ -25,7 +25,7 @@ def render(result: Mapping[str, Any]) -> str:
     """Tables per mode and concurrency, then verdicts, audit, and what went wrong."""
     result = safe.inert(result)
     blocks = ["\n".join(_head(result))]
-    for mode, concurrency in _phases(result):
+    for mode, concurrency in words.phases(result):
         blocks.append("\n".join(_table(result, mode, concurrency)))
         verdicts = list(_verdicts(result, mode, concurrency))
         if verdicts:
@@ -51,11 +51,6 @@ def _head(result: Mapping[str, Any]) -> Iterator[str]:
     yield from textwrap.wrap(words.setting(result), WIDTH)
     for label in labels(result):
         yield from hang(label)
-
-
-def _phases(result: Mapping[str, Any]) -> list[tuple[str, int]]:
-    found = [(m["mode"], m["concurrency"]) for arm in result["arms"] for m in arm["modes"]]
-    return list(dict.fromkeys(found))
 
 
 def _mode(arm: Mapping[str, Any], mode: str, concurrency: int) -> Mapping[str, Any] | None:
