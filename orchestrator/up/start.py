@@ -91,7 +91,7 @@ def start(
         port = _port(options.host, choice.recipe.serve.port, taken)
         state = _first_state(choice, options, name, port, key, detach)
         book.write(state)
-    done = False
+    done, keep_log = False, True
     try:
         patches = _patch(choice, patch_in_place)
         make(choice.model, [choice.arm], on_progress)
@@ -126,10 +126,14 @@ def start(
             state = replace(state, phase="ready")
             book.write(state)
             yield Up(state, server, record, patches, backend.slot_context(server.facts))
-        done = True
+        done, keep_log = True, False
+    except KeyboardInterrupt:
+        # Wherever it strikes after the gate it is a clean end, with nothing to look up in a log.
+        keep_log = state.phase != "ready"
+        raise
     finally:
         if not (done and detach):
-            book.drop(state, keep_log=not done)
+            book.drop(state, keep_log=keep_log)
 
 
 def _port(host: str, asked: int | None, taken: Collection[int]) -> int:

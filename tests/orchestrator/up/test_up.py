@@ -16,6 +16,9 @@ import pytest
 import yaml
 
 from orchestrator.inputs.models import RECIPES
+from orchestrator.up.choice import Options
+from orchestrator.up.choose import choose
+from orchestrator.up.start import start
 from tests.fakes import eventually
 from tests.orchestrator.test_run import MUSEORCH
 from tests.orchestrator.up.servers import (
@@ -127,6 +130,26 @@ def test_a_signal_ends_the_one_in_the_foreground_cleanly(
     assert running.returncode == 0, err
     assert kept(home) == []
     assert not processes(tmp_path / "llama-server")
+
+
+def test_an_interrupt_that_strikes_after_the_gate_leaves_no_log(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MUSEORCH_HOME", str(home))
+    options = Options(recipe=str(write_serving(tmp_path)), host="127.0.0.1")
+    choice = choose(options)
+    started = start(
+        choice,
+        options,
+        name=NAME,
+        key=None,
+        detach=False,
+        patch_in_place=False,
+        on_progress=lambda _: None,
+    )
+    with pytest.raises(KeyboardInterrupt), started:
+        raise KeyboardInterrupt
+    assert kept(home) == []
 
 
 def test_down_ends_the_one_in_the_foreground(home: Path, tmp_path: Path) -> None:
