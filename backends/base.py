@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 if TYPE_CHECKING:
     from backends.patch import Patch
 
+BackendName = Literal["vllm", "sglang", "llamacpp"]
 Speculation = Literal["none", "dflash", "dspark"]
 Device = Literal["cpu", "cuda"]
 Level = Literal["error", "warning", "info"]

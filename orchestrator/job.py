@@ -5,12 +5,15 @@ from __future__ import annotations
 import shutil
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from backends.errors import InputError
 from orchestrator.gguf import of_run
+from orchestrator.inputs.document import Document
 from orchestrator.inputs.expand import Arm, expand
 from orchestrator.inputs.hub import NotFetched
 from orchestrator.inputs.models import RECIPES, LoadedModel, Model, load_model
@@ -70,23 +73,32 @@ def prepare(name: str, concurrency: list[int] | None = None) -> Job:
     recipe, document = load_recipe(path)
     if concurrency is not None:
         recipe = with_concurrency(recipe, concurrency)
-    try:
+    with _placed(document):
         model = load_model(recipe.model, path.parent)
-    except InputError as error:
-        if error.where == "model":
-            raise InputError(error.what, where=document.where(("model",)), fix=error.fix) from None
-        raise
     arms = expand(recipe, document, model)
     prompts: tuple[Prompt, ...] = ()
     not_fetched = None
     try:
-        prompts = render_prompts(recipe, model, path.parent)
+        with _placed(document):
+            prompts = render_prompts(recipe, model, path.parent)
     except NotFetched as error:
         not_fetched = error
     room = space(recipe.device)
     planned = tuple(_with_room(plan_arm(recipe, arm), model.model, room) for arm in arms)
     of_run.check(recipe, document, planned, path.parent)
     return Job(path, recipe, model, arms, planned, prompts, not_fetched=not_fetched)
+
+
+@contextmanager
+def _placed(document: Document) -> Iterator[None]:
+    """Gives a complaint about a field its file and line."""
+    try:
+        yield
+    except InputError as error:
+        if error.where not in ("model", "workload.prompts"):
+            raise
+        at = tuple(error.where.split("."))
+        raise InputError(error.what, where=document.where(at), fix=error.fix) from None
 
 
 def _with_room(item: PlannedArm, model: Model, room: Space | None) -> PlannedArm:

@@ -16,7 +16,7 @@ from backends.errors import EngineError, MuseorchError
 from orchestrator import patching
 from orchestrator.comparing import margins
 from orchestrator.gguf import of_run
-from orchestrator.inputs.recipe import Mode
+from orchestrator.inputs.modes import Mode
 from orchestrator.inputs.workload import render_requests
 from orchestrator.job import Job, require_runnable, utc
 from orchestrator.load.client import PhaseContext, run_phase

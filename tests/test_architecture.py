@@ -8,8 +8,12 @@ import sys
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import get_args
 
 import pytest
+
+from backends import BACKENDS
+from backends.base import BackendName
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("orchestrator", "backends", "recipes")
@@ -46,6 +50,10 @@ def test_no_backend_imports_another() -> None:
                 other = str(node.module).split(".")[1]
                 if own in {"vllm", "sglang", "llamacpp"} and other != own:
                     assert other in SHARED, path
+
+
+def test_every_backend_has_a_name_in_recipes() -> None:
+    assert get_args(BackendName) == tuple(BACKENDS)
 
 
 def test_every_folder_of_tests_is_a_package() -> None:

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Hashable, Sequence
+import re
+from collections.abc import Hashable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from backends.errors import InputError
+from orchestrator.inputs import plain_yaml
+from orchestrator.inputs.plain_yaml import Location
 
-Location = tuple[str | int, ...]
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
+
 Model = TypeVar("Model", bound="Strict")
 MAX_BYTES = 1_000_000
+MAX_SHOWN = 80
 
 
 class Places(Protocol):
@@ -24,9 +29,9 @@ class Places(Protocol):
 
 
 class Strict(BaseModel):
-    """Base of everything read from a file: immutable, and unknown fields are errors."""
+    """Base of everything read from a file: immutable, of exact types, unknown fields refused."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
 
 class Document:
@@ -34,44 +39,10 @@ class Document:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        text = read_text(path)
-        try:
-            node = yaml.compose(text, Loader=yaml.SafeLoader)
-            self.data: Any = yaml.safe_load(text)
-        except yaml.YAMLError as error:
-            raise InputError(
-                f"not valid YAML: {_yaml_problem(error)}",
-                where=f"{path}{_yaml_line(error)}",
-                fix="Check indentation, colons and quotes near that line.",
-            ) from None
-        except RecursionError:
-            raise InputError("YAML nested too deeply.", where=str(path)) from None
-        self._lines: dict[Location, int] = {}
-        if node is not None:
-            self._index(node, (), set())
+        self.data, self._lines = plain_yaml.load(read_text(path), str(path))
         if not isinstance(self.data, dict):
             found = "nothing" if self.data is None else f"a {type(self.data).__name__}"
             raise InputError(f"expected a mapping of fields, found {found}.", where=str(path))
-
-    def _index(self, node: yaml.Node, at: Location, active: set[int]) -> None:
-        if id(node) in active:
-            raise InputError("YAML aliases form a loop.", where=str(self.path))
-        self._lines.setdefault(at, node.start_mark.line + 1)
-        if isinstance(node, yaml.MappingNode):
-            seen: set[str] = set()
-            for key, value in node.value:
-                name = str(key.value)
-                if name in seen:
-                    raise InputError(
-                        f'field "{name}" is given twice.',
-                        where=f"{self.path}:{key.start_mark.line + 1}",
-                    )
-                seen.add(name)
-                self._lines[(*at, name)] = key.start_mark.line + 1
-                self._index(value, (*at, name), active | {id(node)})
-        elif isinstance(node, yaml.SequenceNode):
-            for position, item in enumerate(node.value):
-                self._index(item, (*at, position), active | {id(node)})
 
     def where(self, at: Location) -> str:
         """`file:line: field` of the deepest part of `at` that the file holds."""
@@ -81,18 +52,19 @@ class Document:
         line = self._lines.get(known)
         return f"{self.path}{f':{line}' if line else ''}: {field_name(at)}"
 
-    def _written(self, loc: Location) -> Location:
-        """`loc` as the file has it: a lone value that was read as a list of one has no index."""
+    def _written(self, loc: Location, *, missing: bool) -> Location:
+        """`loc` as the file has it, without what pydantic adds: the index into a lone value that
+        was read as a list of one, and the name of a shape that a field may have."""
         at: list[str | int] = []
         value = self.data
-        for part in loc:
-            if isinstance(part, int) != isinstance(value, list):
+        for number, part in enumerate(loc, start=1):
+            if isinstance(part, int) and isinstance(value, list):
+                value = value[part] if part < len(value) else None
+            elif isinstance(value, dict) and part in value:
+                value = value[part]
+            elif not (missing and number == len(loc)):
                 continue
             at.append(part)
-            if isinstance(value, list):
-                value = value[int(part)] if int(part) < len(value) else None
-            else:
-                value = value.get(part) if isinstance(value, dict) else None
         return tuple(at)
 
     def parse(self, model: type[Model]) -> Model:
@@ -103,33 +75,61 @@ class Document:
             raise self._complaint(error, model) from None
 
     def _complaint(self, error: ValidationError, model: type[BaseModel]) -> InputError:
-        problems = sorted(error.errors(), key=lambda item: item["type"] == "missing")
-        first = problems[0]
-        at = self._written(first["loc"])
-        more = f" ({len(problems) - 1} more after this one)" if len(problems) > 1 else ""
+        found = [
+            (self._written(item["loc"], missing=item["type"] == "missing"), item)
+            for item in error.errors()
+        ]
+        # Each shape that a field may have complains; the one that looked deeper knows better.
+        places = {at for at, _ in found}
+        shallow = {at for at in places for deeper in places if at == deeper[: len(at)] != deeper}
+        problems = [one for one in found if one[0] not in shallow]
+        at, first = min(problems, key=lambda one: one[1]["type"] == "missing")
+        others = len(places - shallow) - 1
+        more = f" ({others} more after this one)" if others else ""
         if first["type"] == "extra_forbidden":
             known = _fields(model, at[:-1])
-            return InputError(
-                f"unknown field.{_suggest(str(at[-1]), known)}{more}", where=self.where(at)
-            )
+            hint = suggestion(str(at[-1]), known) or f" Known: {', '.join(known)}."
+            return InputError(f"unknown field.{hint}{more}", where=self.where(at))
         if first["type"] == "missing":
             return InputError(f"missing field.{more}", where=self.where(at))
-        text = str(first["msg"]).removeprefix("Value error, ").replace("Input should", "should")
-        given = first["input"]
-        hint = ""
-        if first["type"] == "literal_error" and isinstance(given, str):
-            expected = str(first["ctx"]["expected"]).replace("'", "").replace(" or ", ", ")
-            hint = _suggest(given, expected.split(", "))
-        shown = "" if isinstance(given, dict | list) else f" (found {given!r})"
-        return InputError(f"{text}{shown}.{hint}{more}", where=self.where(at))
+        text = _said(first)
+        stop = "" if text.endswith((".", "?")) else "."
+        return InputError(f"{text}{stop}{_advice(first)}{more}", where=self.where(at))
+
+
+def _said(problem: ErrorDetails) -> str:
+    """pydantic's message in a recipe's words, with what was found."""
+    if problem["type"] == "model_type":
+        text = "should be a mapping of fields"
+    else:
+        text = str(problem["msg"]).removeprefix("Value error, ")
+        text = re.sub("^(Input|String|List|Value|Keys) should", "should", text)
+        text = text.replace(" after validation", "")
+    given = problem["input"]
+    if isinstance(given, dict | list) or problem["type"] == "value_error":
+        return text
+    shown = repr(given)
+    return f"{text} (found {shown if len(shown) <= MAX_SHOWN else shown[:MAX_SHOWN] + '...'})"
+
+
+def _advice(problem: ErrorDetails) -> str:
+    given = problem["input"]
+    if problem["type"] == "literal_error" and isinstance(given, str):
+        expected = str(problem["ctx"]["expected"]).replace("'", "").replace(" or ", ", ")
+        return suggestion(given, expected.split(", "))
+    if problem["type"] == "string_type" and isinstance(given, int | float):
+        return " Put it in quotes."
+    return ""
 
 
 def read_text(path: Path) -> str:
     """A small UTF-8 text file, or an InputError that says what is wrong with it."""
     try:
-        if path.stat().st_size > MAX_BYTES:
+        with path.open("rb") as file:
+            data = file.read(MAX_BYTES + 1)
+        if len(data) > MAX_BYTES:
             raise InputError(f"larger than {MAX_BYTES:,} bytes; not a recipe.", where=str(path))
-        return path.read_text(encoding="utf-8")
+        return data.decode("utf-8").replace("\r\n", "\n")
     except FileNotFoundError:
         raise InputError(
             "no such file.", where=str(path), fix="`museorch recipes list` shows what is shipped."
@@ -152,11 +152,10 @@ def field_name(at: Sequence[Hashable]) -> str:
     return text
 
 
-def _suggest(given: str, known: Sequence[str]) -> str:
-    close = difflib.get_close_matches(given, known, n=1, cutoff=0.5)
-    if close:
-        return f' Did you mean "{close[0]}"?'
-    return f" Known: {', '.join(known)}." if known else ""
+def suggestion(given: str, known: Iterable[str]) -> str:
+    """` Did you mean "..."?`, or nothing where nothing is close."""
+    close = difflib.get_close_matches(given.lower(), list(known), n=1, cutoff=0.5)
+    return f' Did you mean "{close[0]}"?' if close and close[0] != given else ""
 
 
 def _fields(model: type[BaseModel], at: Location) -> list[str]:
@@ -167,7 +166,8 @@ def _fields(model: type[BaseModel], at: Location) -> list[str]:
             continue
         info = current.model_fields.get(str(part))
         current = _model_in(info.annotation) if info else current
-    return sorted(current.model_fields) if current else []
+    fields = current.model_fields if current else {}
+    return sorted(info.alias or name for name, info in fields.items())
 
 
 def _model_in(annotation: Any) -> type[BaseModel] | None:
@@ -178,12 +178,3 @@ def _model_in(annotation: Any) -> type[BaseModel] | None:
         if found:
             return found
     return None
-
-
-def _yaml_line(error: yaml.YAMLError) -> str:
-    mark = getattr(error, "problem_mark", None)
-    return f":{mark.line + 1}" if mark is not None else ""
-
-
-def _yaml_problem(error: yaml.YAMLError) -> str:
-    return str(getattr(error, "problem", None) or str(error).splitlines()[0])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from backends import BACKENDS
@@ -12,8 +12,9 @@ from backends.base import Drafter, Speculation, Weights
 from backends.errors import InputError
 from backends.simulate import Simulated
 from orchestrator.dummy.place import dummy_weights
-from orchestrator.inputs.document import Location, Places
+from orchestrator.inputs.document import Places
 from orchestrator.inputs.models import DrafterSpec, LoadedModel
+from orchestrator.inputs.plain_yaml import Location
 from orchestrator.inputs.recipe import ArmSpec, Recipe
 
 
@@ -29,6 +30,8 @@ class Arm:
     engine_args: tuple[str, ...] = ()
     env: tuple[tuple[str, str], ...] = ()
     simulated: Simulated | None = None
+    where: str = field(default="", compare=False)
+    """The place in the recipe that asks for it."""
 
     @property
     def speculation(self) -> Speculation:
@@ -37,6 +40,14 @@ class Arm:
 
 def expand(recipe: Recipe, document: Places, model: LoadedModel) -> tuple[Arm, ...]:
     """All arms in the order written. Raises InputError with the line at fault."""
+    limit = model.model.max_context
+    if recipe.serve.context_length > limit:
+        raise InputError(
+            f"{recipe.serve.context_length} tokens are more than the {limit} of "
+            f"{model.model.name}.",
+            where=document.where(("serve", "context_length")),
+            fix=f"Use at most {limit}.",
+        )
     arms: list[Arm] = []
     for index, spec in enumerate(recipe.arms):
         at: Location = ("arms", index)
@@ -103,6 +114,7 @@ def _expand_one(
             engine_args=tuple(spec.engine_args),
             env=tuple(sorted(spec.env.items())),
             simulated=simulated if drafter is not None else None,
+            where=document.where(at),
         )
 
 

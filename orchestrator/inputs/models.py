@@ -46,7 +46,9 @@ class Tokens(Strict):
     pad: int
     mask: int
     ordinary: tuple[int, int] | None = Field(
-        default=None, description="First id of ordinary text, and the one after the last"
+        default=None,
+        strict=False,  # a list in YAML
+        description="First id of ordinary text, and the one after the last",
     )
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import (
+    AfterValidator,
     BeforeValidator,
     Field,
     GetJsonSchemaHandler,
@@ -15,11 +15,12 @@ from pydantic import (
     model_validator,
 )
 
-from backends import BACKENDS
-from backends.base import Device, Sampling, Speculation
+from backends.base import BackendName, Device, Speculation
 from backends.errors import InputError
+from backends.patch import parse_version
 from orchestrator.comparing.certify import CONDITIONS
-from orchestrator.inputs.document import Document, Strict
+from orchestrator.inputs.document import Document, Strict, suggestion
+from orchestrator.inputs.modes import KNOWN_MODES, Mode, NamedMode
 
 Item = TypeVar("Item")
 
@@ -39,41 +40,6 @@ class _ScalarToo:
 
 
 OneOrMany = Annotated[list[Item], BeforeValidator(_listed), Field(min_length=1), _ScalarToo()]
-BackendName = Literal["vllm", "sglang", "llamacpp"]
-assert set(BACKENDS) == {"vllm", "sglang", "llamacpp"}, "BackendName must list BACKENDS"
-
-
-class Mode(Strict):
-    """A way of sampling under a name. `greedy` and `temperature` are known without one."""
-
-    name: str = Field(pattern=r"^[a-z][a-z0-9-]*$")
-    temperature: float = Field(ge=0, le=10)
-    top_p: float = Field(default=1.0, gt=0, le=1)
-    top_k: int = Field(default=0, ge=0, description="0 keeps the whole vocabulary")
-    stop: Literal["fixed", "natural"] | None = Field(
-        default=None, description="Left out, the workload's"
-    )
-
-    @property
-    def sampling(self) -> Sampling:
-        return Sampling(self.temperature, self.top_p, self.top_k)
-
-
-KNOWN_MODES = {
-    "greedy": Mode(name="greedy", temperature=0.0),
-    "temperature": Mode(name="temperature", temperature=1.0, top_p=0.95, top_k=64),
-}
-
-
-def _known_mode(value: Any) -> Any:
-    if isinstance(value, str):
-        if value not in KNOWN_MODES:
-            raise ValueError(
-                f'mode "{value}" is not known; use greedy, temperature, or '
-                "{name, temperature, top_p, top_k}"
-            )
-        return KNOWN_MODES[value]
-    return value
 
 
 class RandomPrompts(Strict):
@@ -97,14 +63,7 @@ class Workload(Strict):
         description="fixed: end tokens get probability 0 until output_tokens are out; "
         "natural: a reply ends at its first end token",
     )
-    modes: OneOrMany[
-        Annotated[
-            Mode,
-            BeforeValidator(
-                _known_mode, json_schema_input_type=Literal["greedy", "temperature"] | Mode
-            ),
-        ]
-    ] = Field(default_factory=lambda: list(KNOWN_MODES.values()))
+    modes: OneOrMany[NamedMode] = Field(default_factory=lambda: list(KNOWN_MODES.values()))
     concurrency: OneOrMany[Annotated[int, Field(ge=1, le=1024)]] = [1]
     warmup: int = Field(default=2, ge=0, le=1000, description="Requests sent first, not counted")
     seed: int = Field(default=1, ge=0, le=2**31 - 1)
@@ -142,10 +101,18 @@ class Serve(Strict):
     start_timeout_s: float | None = Field(default=None, gt=0)
 
 
+def _a_version(value: str) -> str:
+    try:
+        parse_version(value)
+    except InputError as error:
+        raise ValueError(error.what) from None
+    return value
+
+
 class EngineChoice(Strict):
     """Which installation of an engine to use."""
 
-    version: str | None = None
+    version: Annotated[str, AfterValidator(_a_version)] | None = None
     executable: str | None = Field(
         default=None, description="An interpreter that has the engine, or a llama-server"
     )
@@ -246,9 +213,8 @@ class Recipe(Strict):
     def _conditions(cls, value: list[str]) -> list[str]:
         for name in value:
             if name not in CONDITIONS:
-                close = difflib.get_close_matches(name, CONDITIONS, n=1)
-                hint = f'did you mean "{close[0]}"?' if close else f"use {', '.join(CONDITIONS)}"
-                raise ValueError(f'"{name}" is not a condition; {hint}')
+                hint = suggestion(name, CONDITIONS) or f" Known: {', '.join(CONDITIONS)}."
+                raise ValueError(f'"{name}" is not a condition.{hint}')
         return value
 
 

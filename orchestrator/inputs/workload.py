@@ -14,7 +14,8 @@ from backends.base import Request
 from backends.errors import InputError
 from orchestrator.inputs.document import read_text
 from orchestrator.inputs.models import LoadedModel
-from orchestrator.inputs.recipe import Mode, RandomPrompts, Recipe
+from orchestrator.inputs.modes import Mode
+from orchestrator.inputs.recipe import RandomPrompts, Recipe
 
 KINDS = ("messages", "text", "token_ids")
 TEMPLATE_ERRORS = "the chat template could not render this prompt"

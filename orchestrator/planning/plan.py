@@ -81,7 +81,7 @@ def plan_arm(recipe: Recipe, arm: Arm, serving: Serving | None = None) -> Planne
             told = fitted(arm.simulated, arm.backend, plan.draft_tokens)
             arm = replace(arm, simulated=told)
         except InputError as error:
-            raise InputError(error.what, where=arm.id, fix=error.fix) from None
+            raise InputError(error.what, where=arm.where, fix=error.fix) from None
     lacking = engine_needs.findings(engine, plan.modules) if engine else ()
     here = (*lacking, *machine_findings(spec, arm.backend))
     findings = (*plan.findings, *here, *((missing,) if missing else ()), *_unfetched(arm))

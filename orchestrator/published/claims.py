@@ -13,10 +13,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
+from backends.base import BackendName
 from backends.errors import InputError
 from orchestrator.inputs.document import Document, Strict
 from orchestrator.inputs.models import RECIPES, quantisation_names
-from orchestrator.inputs.recipe import BackendName
 
 CLAIMS = RECIPES / "claims"
 NOT_PUBLISHED = "not published"

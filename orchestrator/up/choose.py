@@ -11,9 +11,9 @@ from backends import BACKENDS
 from backends.base import Device
 from backends.errors import InputError
 from orchestrator.environments.engines import default_device
-from orchestrator.inputs.document import Location
 from orchestrator.inputs.expand import Arm, expand
 from orchestrator.inputs.models import LoadedModel, load_model
+from orchestrator.inputs.plain_yaml import Location
 from orchestrator.inputs.recipe import Recipe, load_recipe
 from orchestrator.job import find_recipe
 from orchestrator.planning.plan import Serving, plan_arm

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from backends import BACKENDS
 from backends.base import Request, SpecRecord
 from backends.errors import EngineError
-from orchestrator.inputs.recipe import KNOWN_MODES
+from orchestrator.inputs.modes import KNOWN_MODES
 from orchestrator.inputs.workload import render_prompts, render_requests
 from orchestrator.load.client import PhaseContext, run_phase
 from orchestrator.measuring.counters import Counters, delta, scrape, spec_record
