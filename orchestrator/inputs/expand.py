@@ -43,7 +43,7 @@ def expand(recipe: Recipe, document: Places, model: LoadedModel) -> tuple[Arm, .
     limit = model.model.max_context
     if recipe.serve.context_length > limit:
         raise InputError(
-            f"{recipe.serve.context_length} tokens are more than the {limit} of "
+            f"a context of {recipe.serve.context_length} is above the {limit} of "
             f"{model.model.name}.",
             where=document.where(("serve", "context_length")),
             fix=f"Use at most {limit}.",

@@ -28,7 +28,12 @@ ORDER: Mapping[Device, tuple[str, ...]] = {
 """Where nothing is asked for: the fastest that fits a GPU, the lightest on a CPU."""
 CONTEXT = 16384
 SLOTS = 4
-FLAGS = {"quantisation": "--quant", "speculation": "--speculation", "backend": "--backend"}
+FLAGS = {
+    "quantisation": "--quant",
+    "speculation": "--speculation",
+    "backend": "--backend",
+    "context_length": "--context-length",
+}
 
 
 class CommandLine:

@@ -58,7 +58,7 @@ def line_of(path: Path, text: str) -> int:
         ("- greedy", "- {name: greedy, temperature: 1}", "greedy has temperature 0"),
         ("- greedy", "- {name: a, temperature: .nan}", "should be a finite number (found nan)."),
         ("- greedy", "- [greedy]", "modes[0]: should be a mapping of fields."),
-        ("context_length: 64", "context_length: 257", "257 tokens are more than the 256 of toy."),
+        ("context_length: 64", "context_length: 257", "a context of 257 is above the 256 of toy."),
         (
             "speculation: dflash",
             "speculation: dflash\n  acceptance: {length: 20}",
