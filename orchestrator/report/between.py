@@ -17,6 +17,8 @@ from orchestrator.comparing.noise import drift_floor
 from orchestrator.load import sample
 from orchestrator.measuring.metrics import METRICS, Phase
 from orchestrator.report import safe, tables, words
+from orchestrator.report.conditions import condition as named
+from orchestrator.report.conditions import show
 from orchestrator.report.tables import Cell, Table
 from orchestrator.result.build import comparison_json
 from orchestrator.rundir import RunDirectory, block_turns, read_json
@@ -49,10 +51,12 @@ def answers(runs: Sequence[Run]) -> Iterator[str]:
         "recipe": [result["recipe"] for _, result in runs],
         "version of museorch": [result["harness"] for _, result in runs],
     }
-    named = labels(runs)
+    runs_named = labels(runs)
     for what, values in facts.items():
         if len(set(values)) > 1:
-            told = "; ".join(f"{name}: {value}" for name, value in zip(named, values, strict=True))
+            told = ", ".join(
+                f"{value} in {name}" for name, value in zip(runs_named, values, strict=True)
+            )
             yield safe.plain(f"Not the same {what}: {told}.")
         elif what == "recipe" and len({run.recipe_file.read_bytes() for run, _ in runs}) > 1:
             yield safe.plain(f"Not the same recipe: all are called {values[0]}, but they differ.")
@@ -73,8 +77,8 @@ def conditions(runs: Sequence[Run], arm: str, phase: tuple[str, int]) -> Table:
         values = [given.get(condition) for _, given in found]
         alike = None not in values and all(same(condition, values[0], one) for one in values)
         mark = "" if alike else "differs"
-        label = condition.replace("_", " ") + ("" if alike else " ≠")
-        cells = (Cell(words.show(v), why=words.show(v, whole=True)) for v in safe.inert(values))
+        label = named(condition) + ("" if alike else " ≠")
+        cells = (Cell(show(v), why=show(v, whole=True)) for v in safe.inert(values))
         rows.append((Cell(label, why=meaning, mark=mark), *cells))
     columns = ("condition", *(name for name, _ in found))
     return Table(f"Conditions of {safe.plain(arm)}", columns, tuple(rows))
@@ -122,10 +126,11 @@ def metrics(runs: Sequence[Run]) -> Table:
                 if key in SHOWN
             )
             place = f"{phase[0]}, {phase[1]} at a time"
-            rows.append((Cell(safe.plain(arm)), Cell(safe.plain(place)), Cell(name), *values))
+            k = tables.num(found["draft_tokens"] if found else None, 0, "no drafter")
+            rows.append((Cell(safe.plain(arm)), Cell(safe.plain(place)), Cell(name), k, *values))
     units = {metric.name: metric.unit for metric in METRICS}
     shown = (f"{label} ({units[key]})" for key, label, _ in words.METRICS if key in SHOWN)
-    columns = ("arm", "phase", "run", *shown)
+    columns = ("arm", "phase", "run", "K", *shown)
     return Table("Arms", columns, tuple(rows))
 
 

@@ -46,6 +46,29 @@ def scale_for(values: Sequence[float]) -> Spec:
     return {"type": "linear", "zero": low <= 0 or high / low > 2}
 
 
+def axis_for(scale: Spec, title: str) -> Spec:
+    """An axis of numbers on a scale as `scale_for` makes them."""
+    axis: Spec = {"title": title, "format": ",~f", "labelOverlap": "greedy"}
+    if scale["type"] == "log":
+        return {**axis, "values": log_ticks(*scale["domain"])}
+    return {**axis, "tickCount": 5}
+
+
+def log_ticks(low: float, high: float) -> list[float]:
+    """1, 2 and 5 of each decade within; even steps where that would be fewer than three.
+
+    Vega labels a logarithmic axis by rules for whole decades, and leaves out 1 or all in between.
+    """
+    decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    found = [lead * 10.0**decade for decade in decades for lead in (1, 2, 5)]
+    found = [tick for tick in found if low <= tick <= high]
+    if len(found) >= 3:
+        return found
+    unit = 10.0 ** math.floor(math.log10((high - low) / 3))
+    step = max(lead * unit for lead in (1, 2, 5) if lead * unit <= (high - low) / 3)
+    return [n * step for n in range(math.ceil(low / step), math.floor(high / step) + 1)]
+
+
 def sized(body: Spec, height: int) -> Spec:
     return {
         "$schema": "https://vega.github.io/schema/vega-lite/v6.json",

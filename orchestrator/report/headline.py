@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from orchestrator.report import words
+from orchestrator.report import conditions, words
 
 MOST = 6
 """Sentences of verdicts; with more phases and engines only the best of each phase is told."""
@@ -27,11 +27,10 @@ def headlines(result: Mapping[str, Any]) -> Iterator[str]:
     for (mode, concurrency), rows in groups:
         if not rows:
             continue
-        place = [f"{mode}, {concurrency} at a time"] if several else []
-        chosen = [f"best of {len(rows)}"] if len(rows) > 1 else []
-        where = "; ".join([*place, *chosen])
         told = words.sentence(max(rows, key=lambda row: float(row["ratio"])), names)
-        yield f"{told.removesuffix('.')} ({where})." if where else told
+        if len(rows) > 1:
+            told = f"{told.removesuffix('.')}; the best of {len(rows)}."
+        yield f"{mode}, {concurrency} at a time: {told}" if several else told
     if not result["comparisons"]:
         yield "Nothing was compared: a comparison needs two arms that were measured."
     yield from _refusals(result, names)
@@ -58,11 +57,17 @@ def _by_engine(result: Mapping[str, Any], phase: tuple[str, int]) -> Sequence[li
 def _refusals(result: Mapping[str, Any], names: Mapping[str, str]) -> Iterator[str]:
     """In full while they are few, else their number and what they have in common."""
     refused = [row for row in result["comparisons"] if row["verdict"] == "refused"]
-    distinct = list(dict.fromkeys(words.sentence(row, names) for row in refused))
-    if len(distinct) <= FEW:
-        yield from distinct
+    told: dict[str, list[str]] = {}
+    for row in refused:
+        place = f"{row['mode']}, {row['concurrency']} at a time"
+        told.setdefault(words.sentence(row, names), []).append(place)
+    if len(told) <= FEW:
+        phases = len(words.phases(result))
+        for sentence, places in told.items():
+            where = places[0] if len(places) == 1 else f"{len(places)} of {phases} phases"
+            yield sentence if len(places) == phases else f"{where}: {sentence}"
         return
-    reasons = dict.fromkeys(words.differing(row) for row in refused)
+    reasons = dict.fromkeys(conditions.differing(row) for row in refused)
     fields = dict.fromkeys(field for text in reasons for field in text.split(", "))
     why = f": {', '.join(fields)}" if len(fields) <= MOST else ""
     yield f"{len(refused)} of {len(result['comparisons'])} comparisons were refused{why}."

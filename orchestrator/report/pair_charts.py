@@ -7,7 +7,16 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from orchestrator.report import words
-from orchestrator.report.chart import Chart, Rows, Spec, chart_id, scale_for, short, sized
+from orchestrator.report.chart import (
+    Chart,
+    Rows,
+    Spec,
+    axis_for,
+    chart_id,
+    scale_for,
+    short,
+    sized,
+)
 from orchestrator.report.facts import Phase, RunFacts, Turn, thin
 
 MOST_PAIRS = 12
@@ -46,12 +55,7 @@ def ratio_chart(name: str, rows: Rows, floor: float) -> Chart:
         "field": "ratio",
         "type": "quantitative",
         "scale": scale,
-        "axis": {
-            "title": "decode rate of the first over the second",
-            "grid": True,
-            "format": ",~f",
-            "labelOverlap": True,
-        },
+        "axis": axis_for(scale, "decode rate of the first over the second"),
     }
     y = {"field": "pair", "type": "nominal", "sort": None, "axis": None}
     tooltip = [
@@ -180,7 +184,7 @@ def _scatter_spec(rows: Rows, a: str, b: str) -> Spec:
             "field": side,
             "type": "quantitative",
             "scale": scale,
-            "axis": {"title": title, "format": ",~f", "labelOverlap": True, "tickCount": 5},
+            "axis": axis_for(scale, title),
         }
 
     line = [{"a": low / pad, "b": low / pad}, {"a": high * pad, "b": high * pad}]

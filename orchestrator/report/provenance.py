@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from orchestrator.comparing.certify import CONDITIONS
-from orchestrator.report import words
+from orchestrator.report import conditions, words
 from orchestrator.report.facts import Phase, RunFacts
 from orchestrator.report.tables import Cell, Table, mode_of, num
 
@@ -42,7 +42,7 @@ def machine(result: Mapping[str, Any], phase: Phase) -> Table:
                 num(gpu.get("power_w"), 1, gpu.get("reason")),
                 num(clock.get("median"), 0),
                 num(clock.get("min"), 0),
-                Cell(words.show(gpu.get("slowdowns"))),
+                Cell(conditions.show(gpu.get("slowdowns"))),
             ]
         rows.append(tuple(row))
     return Table("The machine meanwhile", tuple(columns), tuple(rows))
@@ -55,7 +55,7 @@ def certificate(result: Mapping[str, Any], phase: Phase) -> Table:
     for name, meaning in CONDITIONS.items():
         values = [mode["conditions"].get(name) for _, mode in measured]
         differs = any(value != values[0] for value in values)
-        label = name.replace("_", " ")
+        label = conditions.condition(name)
         head = Cell(
             f"{label} ≠" if differs else label, why=meaning, mark="differs" if differs else ""
         )
@@ -104,8 +104,8 @@ def patches(result: Mapping[str, Any]) -> Table:
                     Cell(patch["id"]),
                     Cell(patch["title"]),
                     Cell(str(file.get("path"))),
-                    Cell(before[:12], why=before),
-                    Cell(after[:12], why=after),
+                    Cell(before[:12], why=before, mark="hash"),
+                    Cell(after[:12], why=after, mark="hash"),
                 )
     columns = ("engine", "patch", "what it does", "file", "sha256 before", "after")
     return Table("Patches", columns, tuple(rows.values()))
@@ -142,5 +142,5 @@ def environment(facts: RunFacts) -> Table:
 
 
 def _condition(value: Any, source: str | None) -> Cell:
-    text, full = words.show(value), words.show(value, whole=True)
+    text, full = conditions.show(value), conditions.show(value, whole=True)
     return Cell(f"{text} ({source})" if source else text, why=full if full != text else None)

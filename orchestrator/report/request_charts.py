@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from orchestrator.report import words
-from orchestrator.report.chart import Chart, Rows, Spec, by_arm, chart_id, scale_for, short, sized
+from orchestrator.report.chart import (
+    Chart,
+    Rows,
+    Spec,
+    axis_for,
+    by_arm,
+    chart_id,
+    scale_for,
+    short,
+    sized,
+)
 from orchestrator.report.facts import Phase, RunFacts, median, quantile, thin
 
 VALUES = {
@@ -42,7 +52,7 @@ def spread(facts: RunFacts, phase: Phase, name: str) -> Chart | None:
         "field": "value",
         "type": "quantitative",
         "scale": scale,
-        "axis": {"title": unit, "format": ",~f", "labelOverlap": True},
+        "axis": axis_for(scale, unit),
     }
     y = {"field": "arm", "type": "nominal", "sort": None, "axis": {"title": None, "ticks": False}}
     color, _ = by_arm(facts, legend=False)
@@ -130,6 +140,7 @@ def timeline(facts: RunFacts, phase: Phase) -> Chart | None:
         return None
     color, shape = by_arm(facts)
     color["legend"] = shape["legend"] = {"values": list(dict.fromkeys(t.arm for t in turns))}
+    scale = scale_for([row["value"] for row in rows])
     spec = {
         "mark": {"type": "point", "filled": True, "size": 40, "opacity": 0.8},
         "encoding": {
@@ -145,8 +156,8 @@ def timeline(facts: RunFacts, phase: Phase) -> Chart | None:
             "y": {
                 "field": "value",
                 "type": "quantitative",
-                "scale": scale_for([row["value"] for row in rows]),
-                "axis": {"title": "tok/s", "format": ",~f", "labelOverlap": True, "tickCount": 6},
+                "scale": scale,
+                "axis": axis_for(scale, "tok/s"),
             },
             "color": color,
             "shape": shape,

@@ -32,15 +32,20 @@ def said(result: Mapping[str, Any], phase: Phase) -> Iterator[str]:
 
 def _reached(shares: Sequence[tuple[str, float]]) -> str:
     if len(shares) <= FEW:
-        return ", ".join(f"{name} reaches {100 * share:.0f} %" for name, share in shares)
-    least, most = (100 * end(share for _, share in shares) for end in (min, max))
-    return f"the arms reach {least:.0f} to {most:.0f} %"
+        return ", ".join(f"{name} reaches {_percent(share)}" for name, share in shares)
+    least, most = (_percent(end(share for _, share in shares)) for end in (min, max))
+    return f"the arms reach {least} to {most}"
+
+
+def _percent(share: float) -> str:
+    """Whole, but never 0 of something."""
+    return f"{100 * share:.0f} %" if share >= 0.01 else f"{100 * share:.1g} %"
 
 
 def brief(result: Mapping[str, Any], phase: Phase) -> Iterator[str]:
     """The same for a terminal, and energy where there is a GPU."""
     if shares := _shares(result, phase):
-        told = ", ".join(f"{arm} {100 * share:.0f} %" for arm, share in shares)
+        told = ", ".join(f"{arm} {_percent(share)}" for arm, share in shares)
         memory = _rate(result["bandwidth"]["bytes_per_s"])
         yield f"Weights are read at this share of memory's {memory}: {told}."
     found = [

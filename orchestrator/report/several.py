@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
 from orchestrator.report import between, markdown, safe, words
-from orchestrator.report.terminal import hang
+from orchestrator.report.terminal import WIDTH, hang
 
 
 def text(runs: Sequence[between.Run]) -> str:
@@ -20,13 +21,16 @@ def text(runs: Sequence[between.Run]) -> str:
     arms = between.metrics(runs)
     for mode, concurrency in between.phases(runs):
         place = safe.plain(f"{mode}, {concurrency} at a time")
-        head = f"{'arm':20} {'run':12}" + "".join(f"{name:>9}" for name in SHORT)
-        cells = [
-            f"{arm.text:20.20} {run.text:12.12}" + "".join(f"{cell.text:>9}" for cell in values)
-            for arm, where, run, *values in arms.rows
-            if where.text == place
-        ]
-        blocks.append("\n".join([place, head, *cells]))
+        head = f"{'arm, run':31}{'K':>4}" + "".join(f"{name:>9}" for name in SHORT)
+        lines = [place, head]
+        here = [row for row in arms.rows if row[1].text == place]
+        for arm, group in itertools.groupby(here, key=lambda row: row[0].text):
+            lines.append(arm[:WIDTH])
+            lines += [
+                f"  {run.text:29.29}{k.text:>4}" + "".join(f"{cell.text:>9}" for cell in values)
+                for _, _, run, k, *values in group
+            ]
+        blocks.append("\n".join(lines))
         mine = (row for row in found if (row["mode"], row["concurrency"]) == (mode, concurrency))
         verdicts = [line for row in mine for line in hang(words.sentence(row, {}))]
         if verdicts:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from orchestrator.measuring.environment import museorch_version
-from orchestrator.report import between, safe, several, words
+from orchestrator.report import between, conditions, safe, several, words
 from orchestrator.report.chart import Chart, chart_id
 from orchestrator.report.facts import Phase
 from orchestrator.report.frame import assemble
@@ -91,7 +91,7 @@ def _pairs(rows: Sequence[Row]) -> Table:
                 Cell(row["verdict"], mark=row["verdict"].split()[0]),
                 *(times(value) for value in (row["ratio"], low, high)),
                 num(row["pairs"], 0),
-                Cell("matched" if matched else words.differing(row), why=row["reason"]),
+                Cell("matched" if matched else conditions.differing(row), why=row["reason"]),
             )
         )
     columns = ("pair", "verdict", "ratio", "95 % from", "to", "prompts", "conditions")

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from orchestrator.report import words
+from orchestrator.report import conditions, words
 from orchestrator.report.acceptance_chart import drafted
 from orchestrator.report.facts import Phase
 
@@ -19,7 +19,7 @@ class Cell:
     why: str | None = None
     """Why there is no number, or the text in full."""
     mark: str = ""
-    """A class for the page: a verdict, or `differs`."""
+    """A class for the page: a verdict, `differs` or `hash`."""
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ def pairs(result: Mapping[str, Any], phase: Phase) -> Table:
                 num(row["pairs"], 0),
                 num(row["prompts_to_show_5_percent"], 0, "no number is enough, or none is known"),
                 Cell(
-                    "matched" if row["certificate"]["matched"] else words.differing(row),
+                    "matched" if row["certificate"]["matched"] else conditions.differing(row),
                     why=row["reason"],
                 ),
             )

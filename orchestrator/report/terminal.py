@@ -7,10 +7,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from orchestrator.report import audit, bridge, roofline, safe, verification, words
+from orchestrator.report.conditions import UNKNOWN, refusal
+from orchestrator.report.headline import headlines
 from orchestrator.report.labels import labels
 
 WIDTH = 80
-UNKNOWN = "—"
 COLUMNS = (
     ("decode_tok_s", "decode", "tok/s", 1),
     ("output_tok_s", "output", "tok/s", 1),
@@ -42,6 +43,8 @@ def render(result: Mapping[str, Any]) -> str:
     notes = [*_failures(result), *_audit(result), *_drift(result), *started]
     if notes:
         blocks.append("\n".join(notes))
+    answer = [line for told in headlines(result) for line in hang(told, "    ", first="  ")]
+    blocks.append("\n".join(["In short:", *answer]))
     return "\n\n".join(blocks) + "\n"
 
 
@@ -72,7 +75,11 @@ def _table(result: Mapping[str, Any], mode: str, concurrency: int) -> Iterator[s
     for arm in result["arms"]:
         found = _mode(arm, mode, concurrency)
         k = arm["draft_tokens"] if arm["draft_tokens"] is not None else UNKNOWN
-        row = f"{arm['id'][:wide]:{wide}} {k:>3}"
+        name = arm["id"]
+        if len(name) > wide:  # a name that is cut may be another arm's
+            yield name[:WIDTH]
+            name = ""
+        row = f"{name:{wide}} {k:>3}"
         if found is None:
             yield f"{row}  {arm['status']}"
             continue
@@ -86,7 +93,7 @@ def _verdicts(result: Mapping[str, Any], mode: str, concurrency: int) -> Iterato
     for row in words.in_order(result, (mode, concurrency)):
         pair = f"{row['a']} against {row['b']}: "
         if row["verdict"] == "refused":
-            yield from hang(pair + "refused. " + _refusal(row))
+            yield from hang(f"{pair}refused, {refusal(row)}")
             continue
         low, high = row["interval"]
         span = f"95 % interval {words.ratio(low)} to {words.ratio(high)}"
@@ -105,16 +112,6 @@ def _verdicts(result: Mapping[str, Any], mode: str, concurrency: int) -> Iterato
                     f", of it {words.ratio(target)} verification x {words.ratio(draft)} drafting"
                 )
         yield from hang(f"{text}; {row['reason']}" if row["reason"] else text)
-
-
-def _refusal(row: Mapping[str, Any]) -> str:
-    differences = row["certificate"]["differences"]
-    if differences:
-        return "; ".join(
-            str(d["a"]) if d["field"] == "validity" else f"{d['field']}: {d['a']} / {d['b']}"
-            for d in differences
-        )
-    return str(row["reason"])
 
 
 def _failures(result: Mapping[str, Any]) -> Iterator[str]:
@@ -141,8 +138,10 @@ def _drift(result: Mapping[str, Any]) -> Iterator[str]:
         )
 
 
-def hang(text: str, indent: str = "  ") -> list[str]:
+def hang(text: str, indent: str = "  ", *, first: str = "") -> list[str]:
     """Lines of at most WIDTH; a number stays with its per cent sign."""
     kept = text.replace(" %", "\u00a0%")
-    lines = textwrap.wrap(kept, WIDTH, subsequent_indent=indent, break_on_hyphens=False)
+    lines = textwrap.wrap(
+        kept, WIDTH, initial_indent=first, subsequent_indent=indent, break_on_hyphens=False
+    )
     return [line.replace("\u00a0", " ") for line in lines] or [text]

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from orchestrator.report.conditions import UNKNOWN as UNKNOWN
+from orchestrator.report.conditions import refusal
 from orchestrator.report.labels import labels
 
 ENGINES = {"vllm": "vLLM", "sglang": "SGLang", "llamacpp": "llama.cpp"}
 DRAFTERS = {"dflash": "DFlash", "dspark": "DSpark"}
-UNKNOWN = "—"
-HASH = re.compile(r"\b([0-9a-f]{12})[0-9a-f]{20,52}\b")
 KIND_ORDER = (
     "drafter-against-none",
     "drafter-against-drafter",
@@ -89,8 +88,10 @@ def setting(result: Mapping[str, Any]) -> str:
     work = result["workload"]
     length = "exactly" if work["stop"] == "fixed" else "up to"
     counts = work["count"] if isinstance(work["count"], list) else [work["count"]]
+    *most, last = map(str, counts)
+    told = f"{', '.join(most)} or {last}" if most else last
     return (
-        f"{' or '.join(map(str, counts))} {'prompt' if counts == [1] else 'prompts'}, {length} "
+        f"{told} {'prompt' if counts == [1] else 'prompts'}, {length} "
         f"{work['output_tokens']} tokens each, on {result['hardware'] or 'unknown hardware'}"
     )
 
@@ -113,46 +114,11 @@ def sentence(row: Mapping[str, Any], names: Mapping[str, str]) -> str:
     bridge = f" This is {row['reason']}." if row["reason"] else ""
     if row["verdict"] == "no difference shown":
         inside = low <= 1 <= high
-        why = "" if inside else f"; changes up to {100 * row['floor']:.0f} % may be the machine's"
+        why = "" if inside else f"; changes up to {change(row['floor'])} may be the machine's"
         return (
             f"{a} against {b}: no difference shown ({ratio(row['ratio'])}x, {span}{why}).{bridge}"
         )
-    return f"{a} is {ratio(row['ratio'])}x {b} here, {row['verdict']}, {span}.{bridge}"
-
-
-def refusal(row: Mapping[str, Any]) -> str:
-    """Why a pair was refused: every difference with both sides."""
-    differences = row["certificate"]["differences"]
-    invalid = [str(d["a"]) for d in differences if d["field"] == "validity"]
-    unknown = [_field(d) for d in differences if d["a"] == d["b"] == "unknown"]
-    unlike = [
-        f"{_field(d)} ({show(d['a'])} / {show(d['b'])})"
-        for d in differences
-        if d["field"] != "validity" and d["a"] != d["b"]
-    ]
-    parts = [
-        *invalid,
-        *([f"they differ in {', '.join(unlike)}"] if unlike else []),
-        *([f"nothing is known of {', '.join(unknown)}"] if unknown else []),
-    ]
-    return "; ".join(parts) if parts else str(row["reason"])
-
-
-def differing(row: Mapping[str, Any]) -> str:
-    """The fields that refused a pair, by name only."""
-    return ", ".join(_field(d) for d in row["certificate"]["differences"]) or str(row["reason"])
-
-
-def _field(difference: Mapping[str, Any]) -> str:
-    return str(difference["field"]).replace("_", " ")
-
-
-def show(value: Any, *, whole: bool = False) -> str:
-    """A condition's value as text; a hash by its start, unless the whole is wanted."""
-    if isinstance(value, list):
-        return ", ".join(map(str, value)) or "none"
-    text = UNKNOWN if value is None else "none" if value == "" else str(value)
-    return text if whole else HASH.sub(r"\1…", text)
+    return f"{a} is {ratio(row['ratio'])}x as fast as {b} here, {row['verdict']}, {span}.{bridge}"
 
 
 def floor(result: Mapping[str, Any], mode: str, concurrency: int) -> float:
@@ -202,6 +168,11 @@ def drift_sentences(result: Mapping[str, Any], phase: tuple[str, int]) -> Iterat
         yield f"{text}."
 
 
+def change(share: float) -> str:
+    """A relative change: in per cent, as a factor where it is more than double."""
+    return f"{100 * share:.1f} %" if share < 1 else f"{1 + share:.1f}x"
+
+
 FLOORS = {
     "drift": "that is how far the reference arm was off when it ran again",
     "blocks": "that is how far the blocks of the same pair lie apart",
@@ -215,6 +186,6 @@ def floor_sentence(result: Mapping[str, Any], phase: tuple[str, int]) -> str:
     if not rows:
         return "Nothing was compared, so there is no floor."
     least, most = (one(rows, key=lambda row: float(row["floor"])) for one in (min, max))
-    each = f", in some pairs {100 * most['floor']:.1f} %" if most["floor"] > least["floor"] else ""
+    each = f", in some pairs {change(most['floor'])}" if most["floor"] > least["floor"] else ""
     why = dict.fromkeys(FLOORS[row["floor_from"]] for row in (least, most))
-    return f"Below {100 * least['floor']:.1f} %{each} no difference is shown: {'; '.join(why)}."
+    return f"Below {change(least['floor'])}{each} no difference is shown: {'; '.join(why)}."

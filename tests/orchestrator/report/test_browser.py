@@ -120,6 +120,16 @@ def test_it_draws_fits_and_is_silent(browser: Browser, page: Path, width: int, t
     assert browser.console() == []
 
 
+def test_paper_holds_every_column_and_says_what_it_leaves_out(browser: Browser, page: Path) -> None:
+    browser.open(page, width=720)  # A4 between Chromium's margins
+    media = "Emulation.setEmulatedMedia"
+    browser.driver.execute_cdp_cmd(media, {"media": "print"})
+    tables = [table for table in browser.all("section table") if table.is_displayed()]
+    assert max(table.rect["x"] + table.rect["width"] for table in tables) <= 720
+    assert "one of 2: greedy, 1 at a time; temperature, 1 at a time" in browser.find("main").text
+    browser.driver.execute_cdp_cmd(media, {"media": ""})
+
+
 def test_the_page_asks_the_network_for_nothing(browser: Browser, page: Path) -> None:
     browser.open(page)
     asked = browser.js("return performance.getEntriesByType('resource').map((e) => e.name)")

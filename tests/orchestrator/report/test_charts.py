@@ -7,7 +7,7 @@ import pytest
 import vl_convert
 
 from orchestrator.report import charts
-from orchestrator.report.chart import Chart
+from orchestrator.report.chart import Chart, log_ticks
 from orchestrator.report.facts import RunFacts, load, quantile
 from orchestrator.report.pair_charts import ratios, scatters
 from orchestrator.report.palette import DARK, LIGHT, SHAPES, Theme, config
@@ -23,6 +23,21 @@ PHASE = ("greedy", 1)
 def facts(tmp_path_factory: pytest.TempPathFactory) -> RunFacts:
     run = write_run(tmp_path_factory.mktemp("runs") / "run", (PLAIN, DFLASH, DSPARK), slower=1.02)
     return load(run, build(run))
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "expected"),
+    [
+        (0.1, 2.8, [0.1, 0.2, 0.5, 1, 2]),
+        (400, 5500, [500, 1000, 2000, 5000]),
+        (0.82, 1.04, [0.85, 0.9, 0.95, 1]),
+        (1, 1000, [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000]),
+    ],
+)
+def test_a_logarithmic_axis_has_round_numbers(
+    low: float, high: float, expected: list[float]
+) -> None:
+    assert log_ticks(low, high) == pytest.approx(expected)
 
 
 def drawn(facts: RunFacts) -> list[Chart]:

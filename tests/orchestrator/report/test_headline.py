@@ -15,8 +15,8 @@ def test_the_best_drafter_of_each_engine_is_told(tmp_path: Path) -> None:
     run = write_run(tmp_path / "run", (PLAIN, DFLASH, DSPARK, *VLLM), modes=MODES[:1])
     first, second, *_ = headlines(build(run))
     assert first.startswith("llama.cpp with DSpark is 1.")
-    assert "plain llama.cpp here, faster, 95 % interval" in first
-    assert first.endswith(" (best of 2).")
+    assert "x as fast as plain llama.cpp here, faster, 95 % interval" in first
+    assert first.endswith("; the best of 2.")
     assert second.startswith("vLLM with DFlash is 0.")
     assert ", slower, " in second
 
@@ -25,10 +25,28 @@ def test_many_phases_get_a_sentence_each(tmp_path: Path) -> None:
     modes = [{**MODES[0], "name": f"m{number}"} for number in range(MOST)]
     run = write_run(tmp_path / "run", (PLAIN, DSPARK, *VLLM), modes=modes)
     told = list(headlines(build(run)))
-    assert all(line.startswith("llama.cpp with DSpark is 1.") for line in told[:MOST])
-    assert [line[-29:] for line in told[:MOST]] == [
-        f" (m{number}, 1 at a time; best of 2)."[-29:] for number in range(MOST)
+    for number, line in enumerate(told[:MOST]):
+        assert line.startswith(f"m{number}, 1 at a time: llama.cpp with DSpark is 1.")
+        assert line.endswith("; the best of 2.")
+
+
+def test_a_refusal_says_in_which_phase(tmp_path: Path) -> None:
+    result = build(write_run(tmp_path / "run", (PLAIN, DSPARK)))
+    greedy, sampled = result["comparisons"]
+    differs = {"field": "verification", "a": "rejection", "b": "equal draws"}
+    refused = {"verdict": "refused", "ratio": None, "certificate": {"differences": [differs]}}
+    told = [
+        list(headlines({**result, "comparisons": rows}))[-1]
+        for rows in (
+            [greedy, {**sampled, **refused}],
+            [{**greedy, **refused}, {**sampled, **refused}],
+        )
     ]
+    why = (
+        "llama.cpp with DSpark against plain llama.cpp is refused: they differ in how drafts are "
+        "verified (rejection / equal draws)."
+    )
+    assert told == [f"temperature, 1 at a time: {why}", why]
 
 
 def test_one_arm_has_nothing_to_be_compared_with(tmp_path: Path) -> None:

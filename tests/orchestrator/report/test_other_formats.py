@@ -63,7 +63,8 @@ def test_markdown_says_the_answer_and_holds_the_numbers(run: RunDirectory) -> No
     result = build(run)
     text = markdown_of(run)
     row = next(r for r in result["comparisons"] if r["ratio"] is not None)
-    assert f"llama.cpp with DSpark is {row['ratio']:.2f}x plain llama.cpp here, faster" in text
+    ratio = f"{row['ratio']:.2f}x as fast as plain llama.cpp here, faster"
+    assert f"llama.cpp with DSpark is {ratio}" in text
     assert "vllm-base failed: vllm: the engine ended before it was ready" in text
     rate = result["arms"][0]["modes"][0]["metrics"]["decode_tok_s"]["value"]
     assert f"| llamacpp-base | — | {rate:,.1f} |" in text
@@ -93,6 +94,19 @@ def test_the_terminal_fits_80_columns_and_is_not_steered(
         assert max(map(len, text.splitlines())) <= 80
         assert "\x1b" not in text
     assert "failed" in text
+
+
+def test_the_terminal_ends_with_the_answer_and_cuts_no_name(tmp_path: Path) -> None:
+    name = "llamacpp-q4_k_m-dflash-of-{}-by-rates"
+    arms = [ArmLike(name.format(one), speculation="dflash") for one in ("prose", "agents")]
+    text = terminal.render(build(write_run(tmp_path / "run", (PLAIN, *arms))))
+    assert [line for line in text.splitlines() if line in {arm.id for arm in arms}] == [
+        arm.id
+        for arm in (*arms, *arms)  # a table for each mode
+    ]
+    answer = " ".join(text.partition("In short:")[2].split())
+    assert answer.startswith("greedy, 1 at a time: llama.cpp with DFlash (")
+    assert max(map(len, text.splitlines())) <= 80
 
 
 def test_rows_of_every_request(run: RunDirectory) -> None:
@@ -141,6 +155,15 @@ def test_runs_under_other_conditions_are_refused(tmp_path: Path) -> None:
     assert "llamacpp-base in run (2) against llamacpp-base in run (1) is refused" in " ".join(
         text.split()
     )
+    assert max(map(len, text.splitlines())) <= 80
+
+
+def test_runs_of_one_recipe_are_told_apart_in_the_terminal(tmp_path: Path) -> None:
+    names = [f"20261201T0{hour}0040Z-tiny-muse-three-engines" for hour in (1, 2)]
+    runs = [(one, build(one)) for one in (write_run(tmp_path / name, (DSPARK,)) for name in names)]
+    text = several.text(runs)
+    rows = [line.split()[:2] for line in text.splitlines() if line.startswith("  2026")]
+    assert rows == [[name[:29], "4"] for name in (*names, *names)]
     assert max(map(len, text.splitlines())) <= 80
 
 

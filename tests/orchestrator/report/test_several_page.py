@@ -50,7 +50,7 @@ def test_numbers_are_those_of_the_comparison(runs: tuple[RunDirectory, RunDirect
     assert (data["ratio"][place], data["low"][place]) == (row["ratio"], row["interval"][0])
     shown = reader.table("Pairs", "0").cell("llamacpp-base in late / llamacpp-base in early", "to")
     assert shown[1] == row["interval"][1]
-    rates = [cells[2][1] for cells in reader.table("Arms", "0").rows[1:3]]
+    rates = [cells[3][1] for cells in reader.table("Arms", "0").rows[1:3]]
     assert rates == [
         result["arms"][0]["modes"][0]["metrics"]["decode_tok_s"]["value"] for _, result in given
     ]
