@@ -16,19 +16,22 @@ MIN_BATCHED_TOKENS = 8192
 
 
 def batched_tokens(spec: ServeSpec) -> int:
-    """The `--max-num-batched-tokens` museorch gives: enough with K + 1 slots a sequence."""
-    reserve = (spec.draft_tokens + 1) * spec.slots if spec.drafter and spec.draft_tokens else 0
-    return max(_enough(spec), spec.context_length) + reserve
-
-
-def _enough(spec: ServeSpec) -> int:
-    """Tokens a step should have room for: no more than the slots hold.
+    """The `--max-num-batched-tokens` museorch gives: no more than the slots hold.
 
     When it warms up, vLLM shares a whole batch out over its slots and takes for granted that each
-    part fits. Seen on a GPU with 0.33.0, one slot of 1024 tokens and a batch of 8192: an illegal
-    memory access before it was ready.
+    part fits. Seen on a GPU with 0.33.0, a batch of 8320 for 8 slots of 1024 tokens: a warning
+    that it "may lead to unexpected behavior", then an illegal memory access.
     """
-    return min(MIN_BATCHED_TOKENS, spec.context_length * spec.slots)
+    wanted = max(MIN_BATCHED_TOKENS, spec.context_length) + _reserved(spec, spec.slots)
+    return min(wanted, spec.context_length * spec.slots)
+
+
+def _reserved(spec: ServeSpec, sequences: int) -> int:
+    """What the release takes off a batch."""
+    if spec.drafter is None or spec.draft_tokens is None:
+        return 0
+    slots = _slots(spec.engine_version, spec.drafter.family, spec.draft_tokens)
+    return slots * (sequences if parse_version(spec.engine_version) < parse_version("0.32") else 1)
 
 
 def scheduled_tokens(spec: ServeSpec) -> Iterator[Finding]:
@@ -38,27 +41,25 @@ def scheduled_tokens(spec: ServeSpec) -> Iterator[Finding]:
     if spec.drafter is None or spec.draft_tokens is None or batch is None or sequences is None:
         return
     slots = _slots(spec.engine_version, spec.drafter.family, spec.draft_tokens)
-    if parse_version(spec.engine_version) < parse_version("0.32"):
-        reserved, words = slots * sequences, f"{batch} - {slots} x {sequences}"
-    else:
-        reserved, words = slots, f"{batch} - {slots}"
+    reserved = _reserved(spec, sequences)
+    words = f"{batch} - {slots} x {sequences}" if reserved > slots else f"{batch} - {slots}"
     left = batch - reserved
-    enough = _enough(spec) + reserved
+    enough = min(MIN_BATCHED_TOKENS, spec.context_length * sequences - reserved)
     fewer = max(1, (batch - 1) // max(1, slots))
     if left <= 0:
         yield Finding(
             "error",
             "scheduled-tokens",
             f"vLLM {spec.engine_version} would have {left} tokens to schedule ({words}).",
-            f"Use --max-num-batched-tokens {enough}"
+            f"Use --max-num-batched-tokens {enough + reserved}"
             + (f", or --max-num-seqs {min(64, fewer)}." if reserved > slots else "."),
         )
-    elif left < _enough(spec):
+    elif left < enough:
         yield Finding(
             "warning",
             "scheduled-tokens",
             f"only {left} tokens a step are left to schedule ({words}), which slows prefill.",
-            f"Use --max-num-batched-tokens {enough}.",
+            f"Use --max-num-batched-tokens {enough + reserved}.",
         )
 
 
