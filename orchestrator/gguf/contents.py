@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,15 @@ from orchestrator.planning.headers import Headers, Shape, read_headers
 TARGET_ARCHITECTURE = "muse-glimmer"
 DRAFTER_ARCHITECTURE = "dflash"
 """llama.cpp has one name for DFlash and DSpark."""
+ALIGNMENT = 32
+"""Of tensors in a file that does not say."""
+NEEDED = ("block_count", "embedding_length", "attention.head_count", "attention.head_count_kv")
+NUMBERS = (
+    *(*NEEDED, "block_size", "context_length", "feed_forward_length"),
+    "attention.sliding_window",
+)
+LISTS = ("target_layers", "attention.sliding_window_pattern")
+TOKENS = ("bos", "eos", "eot", "padding", "mask")
 
 
 @dataclass(frozen=True)
@@ -97,7 +107,48 @@ def read(path: Path) -> Contents:
     for name, (kind, offset) in headers.stored.items():
         shape = headers.tensors[name]
         tensors[name] = _tensor(path, name, kind, shape, offset)
-    return Contents(headers, path.stat().st_size, tensors)
+    contents = Contents(headers, path.stat().st_size, tensors)
+    _check_metadata(contents)
+    _check_places(contents)
+    return contents
+
+
+def _check_metadata(contents: Contents) -> None:
+    """What is used here is there, and no number is a text."""
+    prefix, config = contents.architecture, contents.headers.config
+    if prefix not in (TARGET_ARCHITECTURE, DRAFTER_ARCHITECTURE):
+        return
+    numbers = [f"{prefix}.{key}" for key in NUMBERS]
+    numbers += [f"tokenizer.ggml.{name}_token_id" for name in TOKENS]
+    wrong = [key for key in numbers if not isinstance(config.get(key), int | None)]
+    wrong += [f"{prefix}.{key}" for key in LISTS if not isinstance(contents.get(key), list | None)]
+    wrong += [f"{prefix}.{key}" for key in NEEDED if not contents.get(key)]
+    layers = contents.get("block_count")
+    if not wrong and not 0 < layers <= len(contents.tensors):
+        wrong = [f"{prefix}.block_count"]
+    if wrong:
+        raise InputError(
+            f"{wrong[0]} cannot be {config.get(wrong[0])!r}.",
+            where=str(contents.path),
+            fix="Fetch or convert it again.",
+        )
+
+
+def _check_places(contents: Contents) -> None:
+    """Tensors follow each other in the order of their table, as llama.cpp wants them."""
+    step = contents.headers.config.get("general.alignment", ALIGNMENT)
+    where = str(contents.path)
+    if not isinstance(step, int) or step.bit_count() != 1:
+        raise InputError(f"general.alignment is {step!r}, no power of two.", where=where)
+    for tensor, following in pairwise(contents.tensors.values()):
+        end = -(-(tensor.offset + tensor.bytes) // step) * step
+        if following.offset != end:
+            raise InputError(
+                f"the table of tensors is damaged: {following.name} should begin at byte {end:,}, "
+                f"after {tensor.name}, and begins at {following.offset:,}.",
+                where=where,
+                fix="Fetch or convert it again.",
+            )
 
 
 def _tensor(path: Path, name: str, kind: int, shape: Shape, offset: int) -> Tensor:
@@ -118,6 +169,6 @@ def vocabulary(path: Path) -> list[str]:
     """The tokens in the order of their ids, as the file writes them."""
     try:
         found = GGUFReader(path).get_field("tokenizer.ggml.tokens")
-    except (ValueError, IndexError, KeyError, OverflowError):
-        raise InputError("this GGUF file is damaged or cut off.", where=str(path)) from None
-    return [] if found is None else list(found.contents())
+        return [] if found is None else list(found.contents())
+    except (ValueError, IndexError, KeyError, OverflowError, TypeError):
+        raise InputError("its vocabulary is damaged.", where=str(path)) from None

@@ -36,6 +36,7 @@ def summary(contents: Contents) -> dict[str, Any]:
     return {
         "file": str(contents.path),
         "bytes": contents.bytes,
+        "needed_bytes": contents.needed_bytes,
         "architecture": contents.architecture,
         "role": "drafter" if family else "target",
         "family": family,
@@ -98,7 +99,9 @@ def lines(found: dict[str, Any]) -> Iterator[str]:
     """`summary` for a person."""
     tokens = found["tokens"]
     yield f"{found['file']}: {found['architecture']}, {found['family'] or 'target'}"
-    yield f"  size             {found['bytes']:,} bytes"
+    needed = found["needed_bytes"]
+    cut = f", cut off: {needed:,} are needed" if found["bytes"] < needed else ""
+    yield f"  size             {found['bytes']:,} bytes{cut}"
     if found["published_as"]:
         names = found["published_as"]
         yield f"  published as     {names['new_name']} (before: {names['old_name']}), by its size;"
@@ -109,7 +112,8 @@ def lines(found: dict[str, Any]) -> Iterator[str]:
     shown = "" if pattern is None else " on layers " + _runs(pattern)
     yield f"  sliding window   {_said(found['sliding_window'])}{shown}"
     if found["family"]:
-        yield f"  block            {_said(found['block_size'])}, K up to {found['draft_tokens']}"
+        most = _said(found["draft_tokens"])
+        yield f"  block            {_said(found['block_size'])}, K up to {most}"
         yield f"  target layers    {_said(found['target_layers'])} (their inputs)"
     if found["family"] == "dspark":
         yield f"  anchor drafts    {_said(found['sample_from_anchor'])} (sample_from_anchor)"

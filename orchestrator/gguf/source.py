@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from backends.base import Finding
 from backends.errors import InputError
 from orchestrator.gguf.contents import Contents, Tensor
+from orchestrator.gguf.stored import SIZES, Stored, stored_tensors
 from orchestrator.planning.drafter_shape import drafter_shape
 from orchestrator.planning.headers import Headers, read_headers
 
@@ -67,51 +65,8 @@ LAYER_NAMES: Mapping[str, tuple[str, ...]] = {
     "ffn_up": ("mlp.up_proj",),
     "ffn_down": ("mlp.down_proj",),
 }
-SIZES = {"BF16": 2, "F16": 2, "F32": 4}
-"""Bytes of a value, for the types that are compared."""
+KNOWN_PARTS = {part for parts in (*NAMES.values(), *LAYER_NAMES.values()) for part in parts}
 PREFIXES = ("", "model.", "model.language_model.")
-
-
-@dataclass(frozen=True)
-class Stored:
-    """A tensor inside a safetensors file."""
-
-    file: Path
-    dtype: str
-    shape: tuple[int, ...]
-    offset: int
-
-    def rows(self, numbers: Sequence[int]) -> NDArray[np.float32]:
-        width = self.shape[-1]
-        size = SIZES[self.dtype]
-        found = []
-        with self.file.open("rb") as file:
-            for number in numbers:
-                file.seek(self.offset + number * width * size)
-                found.append(file.read(width * size))
-        raw = b"".join(found)
-        if len(raw) < len(numbers) * width * size:
-            raise InputError("is cut off.", where=str(self.file), fix="Fetch it again.")
-        if self.dtype == "BF16":
-            wide = np.frombuffer(raw, dtype=np.uint16).astype(np.uint32) << 16
-            values = wide.view(np.float32)
-        else:
-            values = np.frombuffer(raw, dtype=np.float16 if size == 2 else np.float32)
-        return values.reshape(len(numbers), width).astype(np.float32)
-
-
-def stored_tensors(folder: Path) -> dict[str, Stored]:
-    """Every tensor of a checkpoint and where it lies."""
-    found = {}
-    for path in sorted(folder.glob("*.safetensors")):
-        with path.open("rb") as file:
-            length = int.from_bytes(file.read(8), "little")
-            header = json.loads(file.read(length))
-        for name, entry in header.items():
-            if name != "__metadata__":
-                begin = 8 + length + entry["data_offsets"][0]
-                found[name] = Stored(path, entry["dtype"], tuple(entry["shape"]), begin)
-    return found
 
 
 def against_source(contents: Contents, source: Path) -> Iterator[Finding]:
@@ -119,12 +74,17 @@ def against_source(contents: Contents, source: Path) -> Iterator[Finding]:
     headers = read_headers(source)
     if headers.format != "hf":
         raise InputError("--source is a folder of Hugging Face files.", where=str(source))
-    yield from _metadata(contents, headers)
-    yield from _tensors(contents, headers.config, stored_tensors(source))
+    text = headers.config.get("text_config", headers.config)
+    layer = text.get("transformer_layer_config", text) if isinstance(text, dict) else None
+    types = layer.get("layer_types", []) if isinstance(layer, dict) else None
+    if not isinstance(layer, dict) or not isinstance(types, list):
+        raise InputError("describes no layers.", where=str(source / "config.json"))
+    yield from _metadata(contents, headers, layer)
+    yield from _tensors(contents, layer, stored_tensors(source))
 
 
-def _metadata(contents: Contents, source: Headers) -> Iterator[Finding]:
-    for key, found, wanted in _pairs(contents, source):
+def _metadata(contents: Contents, source: Headers, text: Mapping[str, Any]) -> Iterator[Finding]:
+    for key, found, wanted in _pairs(contents, source, text):
         if found != wanted:
             yield _error(
                 "source-metadata",
@@ -133,9 +93,9 @@ def _metadata(contents: Contents, source: Headers) -> Iterator[Finding]:
             )
 
 
-def _pairs(contents: Contents, source: Headers) -> Iterator[tuple[str, Any, Any]]:
-    text = source.config.get("text_config", source.config)
-    text = text.get("transformer_layer_config", text)
+def _pairs(
+    contents: Contents, source: Headers, text: Mapping[str, Any]
+) -> Iterator[tuple[str, Any, Any]]:
     for key, name in (
         ("block_count", "num_hidden_layers"),
         ("embedding_length", "hidden_size"),
@@ -174,10 +134,9 @@ def _single(value: Any) -> Any:
 
 
 def _tensors(
-    contents: Contents, config: Mapping[str, Any], stored: Mapping[str, Stored]
+    contents: Contents, text: Mapping[str, Any], stored: Mapping[str, Stored]
 ) -> Iterator[Finding]:
-    text = config.get("text_config", config)
-    wrong = []
+    wrong = [f"{name} of the source is not in it" for name in _left_out(contents, stored)]
     for tensor in contents.tensors.values():
         limit = TOLERANCES.get(tensor.type)
         name = source_name(tensor.name, stored)
@@ -208,6 +167,24 @@ def _tensors(
         )
 
 
+def _left_out(contents: Contents, stored: Mapping[str, Stored]) -> list[str]:
+    """What the file should have of its source. A drafter shares embeddings and head."""
+    taken = {source_name(name, stored) for name in contents.tensors}
+    shared = ("embed_tokens", "lm_head") if contents.family else ()
+    return [
+        name
+        for name in sorted(stored.keys() - taken)
+        if (part := _part(name)) in KNOWN_PARTS and part not in shared
+    ]
+
+
+def _part(name: str) -> str:
+    """What `LAYER_NAMES` or `NAMES` calls a tensor of a checkpoint."""
+    for prefix in reversed(PREFIXES):
+        name = name.removeprefix(prefix)
+    return re.sub(r"^layers\.\d+\.", "", name).rpartition(".")[0]
+
+
 def _error_of(contents: Contents, tensor: Tensor, name: str, origin: Stored) -> float:
     """Root mean square error of sampled rows, relative to the root mean square of the source."""
     count = tensor.shape[0] if len(tensor.shape) > 1 else 1
@@ -216,8 +193,9 @@ def _error_of(contents: Contents, tensor: Tensor, name: str, origin: Stored) -> 
     if contents.family is None and name.endswith("layernorm.weight"):
         wanted = wanted + 1  # the target's layers store what is added to 1
     found = contents.rows(tensor.name, numbers)
-    size = float(np.sqrt(np.mean(np.square(wanted))))
-    error = float(np.sqrt(np.mean(np.square(found - wanted))))
+    with np.errstate(all="ignore"):  # damaged numbers make an error that is no number
+        size = float(np.sqrt(np.mean(np.square(wanted))))
+        error = float(np.sqrt(np.mean(np.square(found - wanted))))
     return error / size if size else error
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from itertools import zip_longest
 from pathlib import Path
 
 from backends.base import Finding
 from backends.errors import InputError
+from orchestrator.convert import manifest
 from orchestrator.gguf.contents import (
     DRAFTER_ARCHITECTURE,
     TARGET_ARCHITECTURE,
@@ -36,10 +37,13 @@ def verify(
     contents = read(path)
     found = [*_by_itself(contents)]
     if not any(finding.code in ("architecture", "truncated") for finding in found):
+        found += _as_recorded(contents)
         if target is not None:
             found += _beside_target(contents, target)
         if source is not None:
             found += against_source(contents, source)
+            if contents.family is None:
+                found += _tokenizers(contents, source, False, ("the file", "the source"))
     order = ("error", "warning", "info")
     return tuple(sorted(found, key=lambda finding: order.index(finding.level)))
 
@@ -68,6 +72,18 @@ def _by_itself(contents: Contents) -> Iterator[Finding]:
         yield from _target_tensors(contents)
     else:
         yield from _markov(contents)
+
+
+def _as_recorded(contents: Contents) -> Iterator[Finding]:
+    """Beside a manifest of `museorch convert`: is every byte as it was made?"""
+    made = manifest.read(contents.path)
+    if made is not None and made.get("sha256") != manifest.sha256(contents.path):
+        yield _error(
+            "manifest",
+            f"It is not the file that {manifest.path_of(contents.path).name} describes: the "
+            "sha256 differs.",
+            "Fetch or convert it again.",
+        )
 
 
 def _target_tensors(contents: Contents) -> Iterator[Finding]:
@@ -132,19 +148,24 @@ def _beside_target(contents: Contents, target: Path) -> Iterator[Finding]:
     yield from _tokenizers(contents, target, headers.format == "gguf")
 
 
-def _tokenizers(contents: Contents, target: Path, is_gguf: bool) -> Iterator[Finding]:
+def _tokenizers(
+    contents: Contents,
+    target: Path,
+    is_gguf: bool,
+    places: tuple[str, str] = ("the drafter", "the target"),
+) -> Iterator[Finding]:
     own = vocabulary(contents.path)
-    other: Sequence[str | None] | None
+    other: Iterable[str | None] | None
     other = vocabulary(target) if is_gguf else _hf_vocabulary(target)
     if other is None:
-        yield Finding("info", "tokenizer", "The target has no tokenizer.json: not compared.")
+        yield Finding("info", "tokenizer", f"No tokenizer.json in {places[1]}: not compared.")
         return
     for number, (left, right) in enumerate(zip_longest(own, other, fillvalue="none")):
         if right is not None and left != right:
             yield _error(
                 "tokenizer",
-                f"Token {number} is {left!r} in the drafter and {right!r} in the target.",
-                "Convert the drafter with this target.",
+                f"Token {number} is {left!r} in {places[0]} and {right!r} in {places[1]}.",
+                f"Convert it with {places[1]}'s tokenizer.",
             )
             break
     if not is_gguf:
@@ -160,7 +181,7 @@ def _tokenizers(contents: Contents, target: Path, is_gguf: bool) -> Iterator[Fin
             )
 
 
-def _hf_vocabulary(folder: Path) -> Sequence[str | None] | None:
+def _hf_vocabulary(folder: Path) -> Iterable[str | None] | None:
     """Tokens by id, as the converter writes them: an id without a token gets a name of its own.
 
     None in place of an added token, whose text the converter may change.
@@ -172,11 +193,12 @@ def _hf_vocabulary(folder: Path) -> Sequence[str | None] | None:
         found = json.loads(path.read_text(encoding="utf-8"))
         tokens = {number: token for token, number in found["model"]["vocab"].items()}
         added = {entry["id"] for entry in found.get("added_tokens", ())}
+        highest = max(tokens.keys() | added)
     except (ValueError, KeyError, TypeError, AttributeError):
         raise InputError("is no tokenizer that museorch can read.", where=str(path)) from None
     size = target_shape(read_headers(folder)).vocab_size
-    count = size if size is not None else max(tokens.keys() | added) + 1
-    return [None if i in added else tokens.get(i, f"[PAD{i}]") for i in range(count)]
+    count = size if size is not None else highest + 1
+    return (None if i in added else tokens.get(i, f"[PAD{i}]") for i in range(count))
 
 
 def _error(code: str, text: str, fix: str | None) -> Finding:
