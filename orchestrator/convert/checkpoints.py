@@ -6,13 +6,15 @@ import difflib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 from pathlib import Path
 
 from backends.errors import InputError
+from orchestrator.gguf.stored import stored_tensors
 from orchestrator.inputs import hub
 from orchestrator.inputs.models import LoadedModel, TargetSpec, load_model, model_names
 from orchestrator.planning.drafter_shape import FAMILIES
-from orchestrator.planning.headers import read_headers
+from orchestrator.planning.headers import json_object
 
 TARGET_CLASS = "MuseGlimmerForConditionalGeneration"
 
@@ -87,23 +89,24 @@ def _place(word: str, families: Sequence[str] = ()) -> tuple[str, Path]:
 
 
 def _checkpoint(name: str, folder: Path, target: Path | None) -> Checkpoint:
-    headers = read_headers(folder)
-    if headers.format != "hf":
-        raise InputError("is no folder of Hugging Face files.", where=str(folder))
-    architecture = (headers.config.get("architectures") or [None])[0]
+    if (lacks := hub.missing(folder)) is not None:
+        raise _incomplete(folder, lacks)
+    architectures = json_object(folder / "config.json").get("architectures")
+    architecture = architectures[0] if isinstance(architectures, list) and architectures else None
     wanted = TARGET_CLASS if target is None else "a DFlash or DSpark drafter"
-    if architecture != TARGET_CLASS if target is None else architecture not in FAMILIES:
+    if architecture != TARGET_CLASS if target is None else str(architecture) not in FAMILIES:
         raise InputError(
             f"its architecture is {architecture}, not {wanted}.",
             where=str(folder),
             fix="Give the target first, and each drafter with --drafter.",
         )
-    sizes = [_count(s) for n, s in headers.tensors.items() if "vision" not in n]
+    if target is None and not (folder / "tokenizer.json").exists():
+        raise _incomplete(folder, "tokenizer.json")
+    stored = stored_tensors(folder)
+    sizes = [prod(tensor.shape) for name, tensor in stored.items() if "vision" not in name]
     return Checkpoint(name, folder, target, 2 * sum(sizes))
 
 
-def _count(shape: Sequence[int]) -> int:
-    count = 1
-    for size in shape:
-        count *= size
-    return count
+def _incomplete(folder: Path, lacks: str) -> InputError:
+    what = f"is no whole checkpoint: {lacks} is missing."
+    return InputError(what, where=str(folder), fix="Fetch it again.")

@@ -25,6 +25,7 @@ SPARE_BYTES = 1 << 30
 """Left free on the disk."""
 METADATA_BYTES = 32 << 20
 """A GGUF's header with its vocabulary, at most."""
+WRITABLE = "Name a folder with --out that can be written and has room."
 OFFLINE = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "CUDA_VISIBLE_DEVICES": ""}
 
 Watch = Callable[[str, int, int], None]
@@ -70,19 +71,21 @@ def convert(
     """
     try:
         out.mkdir(parents=True, exist_ok=True)
+        with _alone(out), stoppable():
+            for left in out.glob(".*.part"):
+                left.unlink()
+            jobs = [
+                _Job(item, tuple(wanted), out, tools, threads, manifest.origin(item, tools.version))
+                for item in found
+            ]
+            kept = {job.checkpoint.name: job.kept() for job in jobs}
+            _check_disk(out, sum(job.needed_bytes(kept[job.checkpoint.name]) for job in jobs))
+            for job in jobs:
+                yield from job.run(kept[job.checkpoint.name], watch)
     except OSError as error:
-        raise InputError(f"cannot be made: {error.strerror}.", where=str(out)) from None
-    with _alone(out), stoppable():
-        for left in out.glob(".*.part"):
-            left.unlink()
-        jobs = [
-            _Job(item, tuple(wanted), out, tools, threads, manifest.origin(item, tools.version))
-            for item in found
-        ]
-        kept = {job.checkpoint.name: job.kept() for job in jobs}
-        _check_disk(out, sum(job.needed_bytes(kept[job.checkpoint.name]) for job in jobs))
-        for job in jobs:
-            yield from job.run(kept[job.checkpoint.name], watch)
+        where = Path(error.filename) if error.filename else out
+        fix = WRITABLE if where.is_relative_to(out) else None
+        raise InputError(f"{error.strerror}.", where=str(where), fix=fix) from None
 
 
 @dataclass(frozen=True)

@@ -82,7 +82,7 @@ def finished(output: Path, wanted: Mapping[str, Any]) -> dict[str, Any] | None:
     found = read(output)
     if found is None or found.get("origin") != wanted or not output.is_file():
         return None
-    if output.stat().st_size != found["bytes"] or sha256(output) != found["sha256"]:
+    if output.stat().st_size != found.get("bytes") or sha256(output) != found.get("sha256"):
         return None
     return found
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -11,12 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from backends.errors import EngineError
+from orchestrator.environments.engine_steps import first_cause
 from orchestrator.serving import guard, launch
 
 GRACE_S = 2.0
 POLL_S = 0.1
-TAIL = 3
-"""Lines of a failed program's output that are shown."""
+FULL_BYTES = 1 << 20
+"""With less free the disk counts as full."""
 
 
 @dataclass(frozen=True)
@@ -70,13 +72,14 @@ def run(
             process.wait()
     if process.returncode != 0:
         raise EngineError(
-            f"failed with status {process.returncode}: {_last_lines(log)}",
+            f"failed with status {process.returncode}: {_cause(log, out)}",
             where=title,
             fix=f"Full output: {log}",
         )
     return Done(time.monotonic() - began, usage.ru_maxrss * 1024)
 
 
-def _last_lines(log: Path) -> str:
-    lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
-    return " / ".join([line.strip() for line in lines if line.strip()][-TAIL:])
+def _cause(log: Path, out: Path) -> str:
+    if shutil.disk_usage(out.parent).free < FULL_BYTES:
+        return "no space is left on the disk"  # of which programs tell in words of their own
+    return first_cause(log.read_text(encoding="utf-8", errors="replace").splitlines())

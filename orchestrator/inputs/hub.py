@@ -22,6 +22,8 @@ from backends.errors import EngineError
 
 CHECKPOINT = ("*.safetensors", "*.json", "*.jinja", "*.txt", "*.model")
 """What engines read of a repository; not its other formats or pictures."""
+INDEX = "model.safetensors.index.json"
+"""Which file has which tensor, of a checkpoint in several files."""
 POLL_S = 0.5
 
 
@@ -70,24 +72,26 @@ def cached(repo: str, file: str | None = None) -> Path | None:
     if ref.is_file():
         snapshot = folder / "snapshots" / ref.read_text(encoding="utf-8").strip()
         found = snapshot / file if file else snapshot
-        if found.exists() and (file is not None or _whole(found)):
+        if found.exists() and (file is not None or missing(found) is None):
             return found
     return None
 
 
-def _whole(snapshot: Path) -> bool:
-    """Not what an interrupted download leaves: the folder is there from its beginning on."""
-    names = {path.name for path in snapshot.glob("*.safetensors") if path.exists()}
-    index = snapshot / "model.safetensors.index.json"
+def missing(folder: Path) -> str | None:
+    """What a checkpoint lacks, such as an interrupted download leaves it: a name, else None."""
+    if not (folder / "config.json").exists():
+        return "config.json"
+    names = {path.name for path in folder.glob("*.safetensors") if path.is_file()}
+    index = folder / INDEX
     if index.exists():
         try:
-            return names >= set(
-                json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()
-            )
-        except (ValueError, KeyError, AttributeError):
-            return False
-    shards = any(re.fullmatch(r".*-\d+-of-\d+\.safetensors", name) for name in names)
-    return bool(names) and not shards and (snapshot / "config.json").exists()
+            wanted = set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())
+            return min(wanted - names, default=None)
+        except (OSError, ValueError, KeyError, AttributeError, TypeError):
+            return f"a readable {index.name}"
+    if any(re.fullmatch(r".*-\d+-of-\d+\.safetensors", name) for name in names):
+        return index.name
+    return None if names else "a .safetensors file"
 
 
 def cache() -> Path:

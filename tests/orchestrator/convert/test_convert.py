@@ -6,17 +6,20 @@ import json
 import shutil
 import signal
 import subprocess
+import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from backends.errors import EngineError, InputError
-from orchestrator.convert import flow, manifest
+from orchestrator.convert import flow, manifest, step
 from orchestrator.convert.checkpoints import Checkpoint, checkpoints
 from orchestrator.convert.tools import Tools, tools
 from orchestrator.gguf.contents import read
+from orchestrator.inputs import hub
 from orchestrator.inputs.hub import NotFetched
 from orchestrator.inputs.models import RECIPES
 from tests.orchestrator.test_run import MUSEORCH
@@ -114,7 +117,7 @@ class TestReal:
         folder = tmp_path / "broken"
         shutil.copytree(TINY / "target", folder)
         (folder / "tokenizer.json").write_text("{}")
-        with pytest.raises(EngineError, match=r"broken-BF16\.gguf: failed with status 1"):
+        with pytest.raises(EngineError, match=r"broken-BF16\.gguf: failed with status 1: KeyError"):
             made(checkpoints(str(folder), []), "bf16", tmp_path / "out")
         assert names(tmp_path / "out") == {"broken-BF16.gguf.log"}
 
@@ -170,6 +173,86 @@ def test_names_folders_and_the_hub() -> None:
         checkpoints(str(TINY / "dflash"), [])
     with pytest.raises(InputError, match='two checkpoints are called "dflash"'):
         checkpoints("tiny-muse", [str(TINY / "dflash"), str(TINY / "dflash")])
+
+
+def in_two_files(folder: Path) -> dict[str, str]:
+    """The target's tensors, one of them in a file of its own. Returns the index's map."""
+    shutil.copytree(TINY / "target", folder)
+    whole = folder / "model.safetensors"
+    content = whole.read_bytes()
+    length = int.from_bytes(content[:8], "little")
+    header = json.loads(content[8 : 8 + length])
+    header.pop("__metadata__")
+    moved = {"lm_head.weight": header.pop("lm_head.weight")}
+    files = [folder / f"model-0000{number}-of-00002.safetensors" for number in (1, 2)]
+    for file, part in zip(files, (header, moved), strict=True):
+        text = json.dumps(part).encode()
+        file.write_bytes(len(text).to_bytes(8, "little") + text + content[8 + length :])
+    whole.unlink()
+    names = dict.fromkeys(header, files[0].name) | {"lm_head.weight": files[1].name}
+    (folder / hub.INDEX).write_text(json.dumps({"weight_map": names}))
+    return names
+
+
+def cut(folder: Path) -> None:
+    file = folder / "model-00002-of-00002.safetensors"
+    file.write_bytes(file.read_bytes()[:100_000])
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda f: (f / "model-00002-of-00002.safetensors").unlink(), "00002.* is missing"),
+        (lambda f: (f / hub.INDEX).unlink(), r"index\.json is missing"),
+        (lambda f: (f / hub.INDEX).write_text("{"), "a readable model.*index.json is missing"),
+        (lambda f: (f / "tokenizer.json").unlink(), "tokenizer.json is missing"),
+        (cut, r"00002\.safetensors: is cut off"),
+        (lambda f: (f / "model.safetensors").mkdir(), "cannot be read"),
+        (lambda f: (f / "model.safetensors").write_bytes(b""), "header is damaged"),
+    ],
+)
+def test_an_incomplete_checkpoint_is_refused_before_anything_runs(
+    tmp_path: Path, damage: Callable[[Path], object], message: str
+) -> None:
+    folder = tmp_path / "mine"
+    in_two_files(folder)
+    assert checkpoints(str(folder), [])
+    damage(folder)
+    with pytest.raises(InputError, match=message):
+        checkpoints(str(folder), [])
+
+
+def test_an_index_that_names_a_tensor_nobody_has_is_refused(tmp_path: Path) -> None:
+    names = in_two_files(tmp_path / "mine") | {"nothing": "model-00001-of-00002.safetensors"}
+    (tmp_path / "mine" / hub.INDEX).write_text(json.dumps({"weight_map": names}))
+    with pytest.raises(InputError, match="names nothing, which no file has"):
+        checkpoints(str(tmp_path / "mine"), [])
+
+
+def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    nowhere = Tools(Path("no-python"), Path("no-source"), Path("no-quantiser"), "none")
+    (tmp_path / "folder" / ".convert.lock").mkdir(parents=True)
+    (tmp_path / "file").touch()
+    found = checkpoints("tiny-muse", [])
+    for name in ("folder", "file"):
+        with pytest.raises(InputError, match=rf"/{name}.*Name a folder with --out"):
+            list(flow.convert(found, ("Q8_0",), tmp_path / name, nowhere, threads=1, watch=silent))
+
+
+def test_a_full_disk_is_the_cause(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The programs say `262144 requested and 68800 written` and `iostream error`."""
+    usage: Any = shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=0))
+    argv = (sys.executable, "-c", "raise SystemExit('iostream error')")
+    with pytest.raises(EngineError, match="x: failed with status 1: no space is left"):
+        step.run(
+            argv,
+            title="x",
+            out=tmp_path / "x",
+            log=tmp_path / "log",
+            env={},
+            on_bytes=lambda _: None,
+        )
 
 
 def test_the_vision_tower_does_not_count() -> None:
