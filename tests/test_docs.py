@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 import shlex
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
 import yaml
 
+from orchestrator.cli import app
 from orchestrator.inputs.recipe import Recipe
 from tests.orchestrator.test_run import MUSEORCH
 from tools.docs import DOCS, PAGES
 
 ROOT = DOCS.parent
 MARKDOWN = sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md"), *(ROOT / "recipes").rglob("*.md")])
-# What needs a GPU, the network, minutes or a run; its options are checked by --help instead.
+# What needs a GPU, the network, minutes or a run is parsed and not run.
 NOT_RUN = {"up", "status", "logs", "top", "restart", "down", "report"}
 NOT_RUN |= {"audit", "compare", "bench", "tune", "engines install", "engines add", "engines remove"}
 
@@ -66,6 +71,25 @@ def recipes_of(path: Path, folder: Path) -> None:
             (folder / name[1]).write_text(block, encoding="utf-8")
 
 
+def parse(words: list[str]) -> None:
+    """Read a command line as museorch does, without running it; raises where it is wrong."""
+    command: Any = typer.main.get_command(app)
+    names = list(itertools.takewhile(lambda word: word in getattr(command, "commands", ()), words))
+    while words and words[0] in getattr(command, "commands", ()):
+        command, words = command.commands[words[0]], words[1:]
+    assert not hasattr(command, "commands"), words
+    command.make_context(" ".join(names), list(words))
+
+
+def test_commands_without_a_prompt_parse_too() -> None:
+    found = 0
+    for path in MARKDOWN:
+        for line in re.findall(r"^ *(museorch .+)$", path.read_text(encoding="utf-8"), re.M):
+            parse(shlex.split(line, comments=True)[1:])
+            found += 1
+    assert found > 10
+
+
 def console_commands(path: Path) -> list[str]:
     """`$ museorch ...` lines of a Markdown file."""
     return re.findall(r"^\$ (museorch .+)$", path.read_text(encoding="utf-8"), re.M)
@@ -81,8 +105,9 @@ def test_documented_commands_work(path: Path, line: str, tmp_path: Path) -> None
     words = shlex.split(line, comments=True)[1:]
     verb = " ".join(words[:2]) if words[0] in {"engines", "patch", "claims"} else words[0]
     dry = "--dry-run" in words
+    parse(words)
     if verb in NOT_RUN and not dry:
-        words = [*verb.split(), "--help"]
+        return
     done = subprocess.run(
         [*MUSEORCH, *words], capture_output=True, text=True, cwd=tmp_path, check=False
     )
@@ -121,6 +146,15 @@ def test_the_command_table_names_what_there_is() -> None:
     help_text = subprocess.run([*MUSEORCH, "--help"], capture_output=True, text=True, check=True)
     listed = set(re.findall(r"^│ ([a-z]+) ", help_text.stdout, re.M))
     assert told == listed
+
+
+def test_every_dependency_has_its_reason() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    table = (DOCS / "dependencies.md").read_text("utf-8").partition("Engines are no")[0]
+    named = re.findall(r"^\| ([a-z0-9-]+) \|", table, re.M)[1:]
+    assert sorted(re.split("[^a-z0-9-]", one)[0] for one in project["dependencies"]) == sorted(
+        named
+    )
 
 
 def test_the_readme_recipe_is_valid() -> None:
