@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import sys
 
 import typer
@@ -24,6 +25,9 @@ from orchestrator.commands import (
     tune,
     up,
 )
+
+REFUSED = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT)
+"""What a machine, not museorch, is to be mended for."""
 
 app = typer.Typer(
     name="museorch",
@@ -70,11 +74,15 @@ def main() -> None:
     try:
         app()
     except MuseorchError as error:
-        print(f"museorch: {error.message}", file=sys.stderr)
+        from orchestrator.report.safe import plain
+
+        print(f"museorch: {plain(error.message)}", file=sys.stderr)
         sys.exit(error.exit_status)
-    except BrokenPipeError:
-        # The reader, for instance `head`, has gone; there is nobody to tell.
-        sys.stderr.close()
+    except OSError as error:
+        if error.errno not in REFUSED:
+            raise
+        place = f"{error.filename}: " if error.filename else ""
+        print(f"museorch: {place}{error.strerror}.", file=sys.stderr)
         sys.exit(1)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
 import time
 from collections.abc import Iterator
@@ -37,6 +36,8 @@ class Job:
     arms: tuple[Arm, ...]
     planned: tuple[PlannedArm, ...]
     prompts: tuple[Prompt, ...]
+    text: str
+    """The recipe as it was read."""
     patch_in_place: bool = False
     not_fetched: NotFetched | None = None
     """Why there are no prompts: the tokenizer is not on this machine."""
@@ -86,7 +87,7 @@ def prepare(name: str, concurrency: list[int] | None = None) -> Job:
     room = space(recipe.device)
     planned = tuple(_with_room(plan_arm(recipe, arm), model.model, room) for arm in arms)
     of_run.check(recipe, document, planned, path.parent)
-    return Job(path, recipe, model, arms, planned, prompts, not_fetched=not_fetched)
+    return Job(path, recipe, model, arms, planned, prompts, document.text, not_fetched=not_fetched)
 
 
 @contextmanager
@@ -116,7 +117,7 @@ def require_runnable(job: Job) -> None:
 def create(job: Job, out: Path) -> RunDirectory:
     """Make the run directory with the recipe, the plan and the machine's facts."""
     run = RunDirectory.create(out)
-    shutil.copyfile(job.path, run.recipe_file)
+    run.recipe_file.write_text(job.text, encoding="utf-8")
     write_json(run.plan_file, [plan_json(item) for item in job.planned])
     engines = {item.engine.executable: item.engine for item in job.planned if item.engine}
     facts = [

@@ -31,13 +31,13 @@ def require_same(
     _compare(run, before, facts, OF_ONE_START, "")
     was = {plan["id"]: plan for plan in read_json(run.plan_file)}
     for plan in plans:
-        _compare(run, was[plan["id"]], plan, OF_THE_MOMENT, f" of {plan['id']}")
+        _compare(run, was.get(plan["id"], {}), plan, OF_THE_MOMENT, f" of {plan['id']}")
     hardware = [
         environment.hardware(one, facts["device"])
         for one in (read_json(run.environment_file), machine)
     ]
     if hardware[0] != hardware[1]:
-        raise _another(run, f"machine ({hardware[0]}; here {hardware[1]})")
+        raise _differs(run, f"machine ({hardware[0]}; here {hardware[1]})")
 
 
 def _compare(
@@ -49,13 +49,15 @@ def _compare(
 ) -> None:
     now = json.loads(json.dumps(now))
     for key in (*now, *before):
-        if key not in ignored and before.get(key) != now.get(key):
-            raise _another(run, f"{key}{of}")
+        then, here = before.get(key), now.get(key)
+        if key not in ignored and then != here:
+            short = all(isinstance(value, str | int | None) for value in (then, here))
+            raise _differs(run, f"{key}{of}" + (f" ({then}; here {here})" if short else ""))
 
 
-def _another(run: RunDirectory, what: str) -> InputError:
+def _differs(run: RunDirectory, what: str) -> InputError:
     return InputError(
-        f"was started with another {what}; its results cannot be mixed with this recipe's.",
+        f"differs from this start in {what}; results of both cannot be mixed.",
         where=str(run.run_file),
         fix="Start a new run.",
     )

@@ -114,13 +114,11 @@ def _measured(path: Path, recipe: str) -> RunDirectory:
 
 
 def _chosen(known: list[str], asked: list[str], path: Path) -> set[str]:
-    from backends.errors import InputError
+    from orchestrator.inputs.expand import no_such_arm
 
     for name in asked:
         if name not in known:
-            raise InputError(
-                f'no arm is called "{name}".', where=str(path), fix=f"Arms: {', '.join(known)}."
-            )
+            raise no_such_arm(name, known, str(path))
     return set(asked or known)
 
 

@@ -131,17 +131,13 @@ def _only(job: Job, patterns: list[str]) -> Job:
     from dataclasses import replace
     from fnmatch import fnmatchcase
 
-    from backends.errors import InputError
     from orchestrator.gguf import of_run
+    from orchestrator.inputs.expand import no_such_arm
 
     ids = [item.arm.id for item in job.planned]
     for pattern in patterns:
         if not any(fnmatchcase(name, pattern) for name in ids):
-            raise InputError(
-                f'no arm is called "{pattern}".',
-                where=str(job.path),
-                fix=f"Arms: {', '.join(ids)}.",
-            )
+            raise no_such_arm(pattern, ids, str(job.path))
     chosen = tuple(
         item
         for item in job.planned
@@ -167,17 +163,17 @@ def _conclude(
 
     result = build(run)
     write_json(run.result_file, result)
-    if as_json:
-        print_json(result)
-    else:
-        print(terminal.render(result), end="")
     try:
         written = [run.result_file, *write_beside(run, result)]
     except MuseorchError as error:
         # The result stands without its page.
         written = [run.result_file]
         _tell("error", f"museorch: {error.message}", as_json)
-    if not as_json:
+    # Every file is written by now: whoever reads this may go away.
+    if as_json:
+        print_json(result)
+    else:
+        print(terminal.render(result), end="", flush=True)
         print(file=sys.stderr)
     for path in written:
         _tell("file", str(path), as_json)

@@ -39,7 +39,8 @@ class Document:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.data, self._lines = plain_yaml.load(read_text(path), str(path))
+        self.text = read_text(path)
+        self.data, self._lines = plain_yaml.load(self.text, str(path))
         if not isinstance(self.data, dict):
             found = "nothing" if self.data is None else f"a {type(self.data).__name__}"
             raise InputError(f"expected a mapping of fields, found {found}.", where=str(path))
@@ -88,16 +89,17 @@ class Document:
         more = f" ({others} more after this one)" if others else ""
         if first["type"] == "extra_forbidden":
             known = _fields(model, at[:-1])
-            hint = suggestion(str(at[-1]), known) or f" Known: {', '.join(known)}."
-            return InputError(f"unknown field.{hint}{more}", where=self.where(at))
+            hint = suggestion(str(at[-1]), known) or f"Known: {', '.join(known)}."
+            return InputError(f"unknown field. {hint}{more}", where=self.where(at))
         if first["type"] == "missing":
             return InputError(f"missing field.{more}", where=self.where(at))
-        text = _said(first)
-        stop = "" if text.endswith((".", "?")) else "."
-        return InputError(f"{text}{stop}{_advice(first)}{more}", where=self.where(at))
+        text = said(first)
+        text += "" if text.endswith((".", "?")) else "."
+        advice = _advice(first)
+        return InputError(f"{text}{f' {advice}' if advice else ''}{more}", where=self.where(at))
 
 
-def _said(problem: ErrorDetails) -> str:
+def said(problem: ErrorDetails) -> str:
     """pydantic's message in a recipe's words, with what was found."""
     if problem["type"] == "model_type":
         text = "should be a mapping of fields"
@@ -118,7 +120,7 @@ def _advice(problem: ErrorDetails) -> str:
         expected = str(problem["ctx"]["expected"]).replace("'", "").replace(" or ", ", ")
         return suggestion(given, expected.split(", "))
     if problem["type"] == "string_type" and isinstance(given, int | float):
-        return " Put it in quotes."
+        return "Put it in quotes."
     return ""
 
 
@@ -153,9 +155,9 @@ def field_name(at: Sequence[Hashable]) -> str:
 
 
 def suggestion(given: str, known: Iterable[str]) -> str:
-    """` Did you mean "..."?`, or nothing where nothing is close."""
+    """`Did you mean "..."?`, or nothing where nothing is close."""
     close = difflib.get_close_matches(given.lower(), list(known), n=1, cutoff=0.5)
-    return f' Did you mean "{close[0]}"?' if close and close[0] != given else ""
+    return f'Did you mean "{close[0]}"?' if close and close[0] != given else ""
 
 
 def _fields(model: type[BaseModel], at: Location) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from backends.base import Drafter, Speculation, Weights
 from backends.errors import InputError
 from backends.simulate import Simulated
 from orchestrator.dummy.place import dummy_weights
-from orchestrator.inputs.document import Places
+from orchestrator.inputs.document import Places, suggestion
 from orchestrator.inputs.models import DrafterSpec, LoadedModel
 from orchestrator.inputs.plain_yaml import Location
 from orchestrator.inputs.recipe import ArmSpec, Recipe
@@ -60,12 +60,15 @@ def expand(recipe: Recipe, document: Places, model: LoadedModel) -> tuple[Arm, .
                 )
             arms.append(arm)
     reference = recipe.order.reference
-    if reference is not None and reference not in {arm.id for arm in arms}:
-        raise InputError(
-            f'no arm is called "{reference}"; there are {", ".join(a.id for a in arms)}.',
-            where=document.where(("order", "reference")),
-        )
+    ids = [arm.id for arm in arms]
+    if reference is not None and reference not in ids:
+        raise no_such_arm(reference, ids, document.where(("order", "reference")))
     return tuple(arms)
+
+
+def no_such_arm(name: str, known: Sequence[str], where: str) -> InputError:
+    hint = suggestion(name, known) or f"Arms: {', '.join(known)}."
+    return InputError(f'no arm is called "{name}".', where=where, fix=hint)
 
 
 def _expand_one(

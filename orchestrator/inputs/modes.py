@@ -42,8 +42,8 @@ def _known_mode(value: Any) -> Any:
     if isinstance(value, str):
         if value not in KNOWN_MODES:
             hint = suggestion(value, KNOWN_MODES)
-            hint = hint or " Use greedy, temperature, or {name, temperature, top_p, top_k}."
-            raise ValueError(f'mode "{value}" is not known.{hint}')
+            hint = hint or "Use greedy, temperature, or {name, temperature, top_p, top_k}."
+            raise ValueError(f'mode "{value}" is not known. {hint}')
         return KNOWN_MODES[value]
     return value
 

@@ -19,7 +19,7 @@ from backends.base import BackendName, Device, Speculation
 from backends.errors import InputError
 from backends.patch import parse_version
 from orchestrator.comparing.certify import CONDITIONS
-from orchestrator.inputs.document import Document, Strict, suggestion
+from orchestrator.inputs.document import Document, Strict, said, suggestion
 from orchestrator.inputs.modes import KNOWN_MODES, Mode, NamedMode
 
 Item = TypeVar("Item")
@@ -213,8 +213,8 @@ class Recipe(Strict):
     def _conditions(cls, value: list[str]) -> list[str]:
         for name in value:
             if name not in CONDITIONS:
-                hint = suggestion(name, CONDITIONS) or f" Known: {', '.join(CONDITIONS)}."
-                raise ValueError(f'"{name}" is not a condition.{hint}')
+                hint = suggestion(name, CONDITIONS) or f"Known: {', '.join(CONDITIONS)}."
+                raise ValueError(f'"{name}" is not a condition. {hint}')
         return value
 
 
@@ -224,8 +224,7 @@ def with_concurrency(recipe: Recipe, values: list[int]) -> Recipe:
     try:
         workload = Workload.model_validate(data)
     except ValidationError as error:
-        told = str(error.errors()[0]["msg"]).removeprefix("Value error, ")
-        raise InputError(f"{told}.", where="--concurrency") from None
+        raise InputError(said(error.errors()[0]), where="--concurrency") from None
     return recipe.model_copy(update={"workload": workload})
 
 

@@ -51,7 +51,7 @@ def test_whatever_changes_the_verdict_is_refused(
     what: str, tmp_path: Path, data: dict[str, Any]
 ) -> None:
     CHANGES[what](data)
-    with pytest.raises(InputError, match=f"was started with another {what};"):
+    with pytest.raises(InputError, match=f"differs from this start in {what}[ ;]"):
         reopened(tmp_path, data)
 
 
@@ -60,5 +60,20 @@ def test_another_machine_is_refused(tmp_path: Path, data: dict[str, Any]) -> Non
     machine = json.loads(path.read_text(encoding="utf-8"))
     machine["cpu"]["model"] = "Another CPU"
     path.write_text(json.dumps(machine), encoding="utf-8")
-    with pytest.raises(InputError, match="another machine"):
+    with pytest.raises(InputError, match="in machine"):
         reopened(tmp_path, data)
+
+
+def test_a_plan_without_one_of_the_arms_is_refused(tmp_path: Path, data: dict[str, Any]) -> None:
+    (tmp_path / "out" / "plan.json").write_text("[]", encoding="utf-8")
+    with pytest.raises(InputError, match="in id of llamacpp-base"):
+        reopened(tmp_path, data)
+
+
+def test_the_recipe_is_kept_as_it_was_read(tmp_path: Path) -> None:
+    """Not as the file is later, and of a pipe too, which can be read only once."""
+    path = write_recipe(tmp_path, recipe_data(tmp_path))
+    read = path.read_text(encoding="utf-8")
+    job = prepare(str(path))
+    path.write_text("changed", encoding="utf-8")
+    assert create(job, tmp_path / "out").recipe_file.read_text(encoding="utf-8") == read
