@@ -82,12 +82,15 @@ def parse(words: list[str]) -> None:
 
 
 def test_commands_without_a_prompt_parse_too() -> None:
-    found = 0
-    for path in MARKDOWN:
-        for line in re.findall(r"^ *(museorch .+)$", path.read_text(encoding="utf-8"), re.M):
-            parse(shlex.split(line, comments=True)[1:])
-            found += 1
-    assert found > 10
+    blocks = (
+        block
+        for path in MARKDOWN
+        for block in re.findall(r"^```\n(.*?)^```", path.read_text("utf-8"), re.M | re.S)
+    )
+    lines = [line for block in blocks for line in re.findall("^museorch .+", block, re.M)]
+    assert len(lines) > 10
+    for line in lines:
+        parse(shlex.split(line, comments=True)[1:])
 
 
 def console_commands(path: Path) -> list[str]:
