@@ -51,6 +51,26 @@ app.command()(convert.convert)
 app.add_typer(gguf.app, name="gguf")
 app.command()(audit.audit)
 
+PANELS = {
+    "Measure": "plan compare bench report tune audit claims recipes",
+    "Serve": "up ps status logs top restart down",
+    "Engines and files": "engines patch convert gguf lint",
+    "When something is wrong": "doctor diagnose",
+}
+
+
+def _grouped() -> None:
+    """Name the part of --help in which each command stands."""
+    panels = {name: panel for panel, names in PANELS.items() for name in names.split()}
+    for command in app.registered_commands:
+        assert command.callback is not None
+        command.rich_help_panel = panels[command.name or command.callback.__name__]
+    for group in app.registered_groups:
+        group.rich_help_panel = panels[str(group.name)]
+
+
+_grouped()
+
 
 def _show_version(wanted: bool) -> None:
     if wanted:

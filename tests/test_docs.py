@@ -144,6 +144,16 @@ def test_the_tutorial_runs(tmp_path: Path) -> None:
     assert (tmp_path / "side-by-side.html").exists()
 
 
+def test_the_tutorials_change_is_one() -> None:
+    text = (DOCS / "tutorial.md").read_text("utf-8")
+    first = text.partition("```yaml\n# first.yaml\n")[2].partition("```")[0]
+    ((old, new),) = re.findall(r"^\$ sed 's/(.+)/(.+)/' first.yaml > third.yaml$", text, re.M)
+    assert first.count(old) == 1
+    assert (
+        Recipe.model_validate(yaml.safe_load(first.replace(old, new))).workload.output_tokens == 64
+    )
+
+
 def test_the_command_table_names_what_there_is() -> None:
     told = set(re.findall(r"^\| `museorch ([a-z]+)", (ROOT / "README.md").read_text("utf-8"), re.M))
     help_text = subprocess.run([*MUSEORCH, "--help"], capture_output=True, text=True, check=True)

@@ -13,6 +13,7 @@ WORDS = {
     "gpu_processes": "GPU processes",
     "verification": "how drafts are verified",
     "kv_dtype": "KV cache type",
+    "stop": "stop rule",
     "harness": "museorch version",
 }
 WHOSE = {"a": "the first", "b": "the second", "ab": "both"}
