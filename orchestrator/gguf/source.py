@@ -103,9 +103,18 @@ def _pairs(
         ("attention.head_count", "num_attention_heads"),
         ("attention.head_count_kv", "num_key_value_heads"),
         ("attention.sliding_window", "sliding_window"),
+        ("attention.key_length", "head_dim"),
+        ("context_length", "max_position_embeddings"),
     ):
         if name in text:
             yield key, contents.get(key), text[name]
+    rope = text.get("rope_parameters")
+    for key, wanted in (
+        ("attention.layer_norm_rms_epsilon", text.get("rms_norm_eps")),
+        ("rope.freq_base", rope.get("rope_theta") if isinstance(rope, dict) else None),
+    ):
+        if wanted is not None:
+            yield key, contents.get(key), _single(wanted)
     if (types := text.get("layer_types")) is not None:
         sliding = [name == "sliding_attention" for name in types]
         yield "the sliding pattern", contents.get("attention.sliding_window_pattern"), sliding

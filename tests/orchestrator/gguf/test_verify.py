@@ -122,6 +122,12 @@ def test_a_flipped_anchor_is_not_the_sources(tmp_path: Path) -> None:
     assert found["source-metadata"] == "sample_from_anchor is True; the source says False."
 
 
+def test_another_rotary_base_is_not_the_sources(tmp_path: Path) -> None:
+    bad = edited(TARGET, tmp_path / "bad.gguf", values={"muse-glimmer.rope.freq_base": 5e5})
+    found = errors(verify(bad, source=TINY / "target"))
+    assert found["source-metadata"] == "rope.freq_base is 500000.0; the source says 10000.0."
+
+
 def test_rows_of_one_tensor_exchanged(tmp_path: Path) -> None:
     def rolled(stored: NDArray[np.uint8]) -> NDArray[np.uint8]:
         return np.roll(stored, 1, axis=0)
