@@ -34,6 +34,10 @@ bench-client: .venv/ready
 	$(BIN)/python -m benchmarks.client.run
 	$(BIN)/python -m benchmarks.client.page
 
+# The 30B's shape on one GPU, with the engines that are here; what is unfinished is taken up again.
+bench-gpu: .venv/ready
+	$(BIN)/python -m benchmarks.gpu.run
+
 .venv/ready: pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "museorch needs Python 3.11 or newer; set PYTHON=...")'
 	$(PYTHON) -m venv .venv
