@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 DATA = b"data: "
+BLANK = b"\n\n"
 DONE = b"[DONE]"
 """Data of the event by which OpenAI-style servers end a stream."""
 
@@ -22,22 +23,20 @@ def events(raw: Sequence[tuple[int, bytes]]) -> Iterator[tuple[int, bytes]]:
     colon is a comment; the data lines of an event are joined by LF; an event that no blank line
     ends is dropped; events without data are none.
     """
+    if b"\r" in b"".join([part for _, part in raw]):
+        raw = list(_with_lf(raw))
     rest = b""
-    for at, part in _with_lf(raw) if any(b"\r" in part for _, part in raw) else raw:
-        if not rest and _is_one_line(part):
-            found = [part[len(DATA) : -2]]
+    for at, part in raw:
+        data = part[6:-2]
+        if not rest and part[:6] == DATA and part[-2:] == BLANK and b"\n" not in data:
+            found = [data]  # nearly every piece is a whole event, and its data one line
         else:
-            *blocks, rest = (rest + part).split(b"\n\n")
+            *blocks, rest = (rest + part).split(BLANK)
             found = [data for data in map(_data, blocks) if data is not None]
         for data in found:
             if data == DONE:
                 return
             yield at, data
-
-
-def _is_one_line(part: bytes) -> bool:
-    """Nearly every piece is a whole event, and its data one line."""
-    return part.startswith(DATA) and part.find(b"\n") == len(part) - 2 and part.endswith(b"\n")
 
 
 def _with_lf(raw: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, bytes]]:

@@ -23,10 +23,13 @@ import httpx
 EXTENSION = "stamps"
 """Of a httpx.Request: the Stamps to fill in."""
 PAUSE_S = 0.0005
-"""How long a busy loop leaves the sockets alone. A stream's chunks that come closer than this get
-the stamp of the last of them."""
+"""How long arrivals on many streams gather before they are read. A stream's chunks that come closer
+than this get the stamp of the last of them."""
 FEW_STREAMS = 8
-READ_BYTES = 65536
+BUFFER = memoryview(bytearray(65536))
+"""Of all streams, since nothing read stays in it."""
+DELAYED_ACK_NS = 40_000_000
+"""After this long the kernel acknowledges what it was told to delay, and delays no more."""
 LENGTH_HEADERS = {b"content-length", b"transfer-encoding"}
 """Without either, a response ends where its connection does."""
 SO_TIMESTAMPNS = 35
@@ -63,7 +66,6 @@ class StampingTransport(httpx.AsyncBaseTransport):
         port = url.port if url.port is not None else 80
         self._peer = socket.getaddrinfo(url.host, port, type=socket.SOCK_STREAM)[0]
         self._exchanges: dict[int, Exchange] = {}
-        self._read_at = 0.0
 
     async def __aenter__(self) -> StampingTransport:
         self._epoll = select.epoll()
@@ -103,9 +105,7 @@ class StampingTransport(httpx.AsyncBaseTransport):
             raise httpx.ConnectTimeout("timed out") from error
         except OSError as error:
             raise httpx.ConnectError(error.strerror or str(error)) from error
-        # To acknowledge each token at once costs as much as to read it, and the engines do not wait
-        # for that (they set TCP_NODELAY).
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 0)
+        _delay_acks(sock)
 
     def watch(self, sock: socket.socket, exchange: Exchange) -> None:
         self._epoll.register(sock, select.EPOLLIN)
@@ -114,15 +114,13 @@ class StampingTransport(httpx.AsyncBaseTransport):
     def read(self) -> None:
         """Read what has arrived on all sockets.
 
-        While there is much, a process that wakes for each arrival pays most for that, so they are
-        given a moment to gather. The first after a quiet while, and a few streams, are not.
+        A process that wakes for each arrival pays most for that, so those on many streams are given
+        a moment to gather. Those on a few are not.
         """
-        busy = time.monotonic() - self._read_at < PAUSE_S
-        if busy and len(self._exchanges) > FEW_STREAMS:
+        if len(self._exchanges) > FEW_STREAMS:
             time.sleep(PAUSE_S)
         for number, _ in self._epoll.poll(0):
             self._exchanges[number].read()
-        self._read_at = time.monotonic()
 
 
 def _head(request: httpx.Request) -> bytes:
@@ -131,26 +129,30 @@ def _head(request: httpx.Request) -> bytes:
     return b"\r\n".join((*lines, b"", b""))
 
 
-class Exchange:
-    """The response to one request. All share a buffer, since nothing read stays in it."""
+def _delay_acks(sock: socket.socket) -> None:
+    """To acknowledge each token at once costs more than to read it, and the engines do not wait for
+    that (they set TCP_NODELAY)."""
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 0)
 
-    _buffer = memoryview(bytearray(READ_BYTES))
-    _buffers = (_buffer,)
+
+class Exchange:
+    """The response to one request."""
 
     def __init__(self, sock: socket.socket, stamps: Stamps, done: asyncio.Future[None]) -> None:
         self.done = done
+        self._sock = sock
         self.parser = httptools.HttpResponseParser(self)
         self._receive, self._feed = sock.recvmsg_into, self.parser.feed_data
         self._keep, self._lag = stamps.body.append, stamps.lags_ns.append
         # The largest of a few, since being interrupted between the two makes it smaller.
         self._clock_ns = max(time.time_ns() - time.monotonic_ns() for _ in range(5))
-        self._at = 0
+        self._at = time.monotonic_ns()
         self._framed = self._until_closed = False
 
     def read(self) -> None:
-        """The loop calls this when there is something to read."""
+        """There is something to read."""
         try:
-            size, told, _, _ = self._receive(self._buffers, 64)
+            size, told, _, _ = self._receive((BUFFER,), 64)
         except (BlockingIOError, InterruptedError):
             return
         except OSError as error:
@@ -160,15 +162,18 @@ class Exchange:
             broken = httpx.RemoteProtocolError("the server closed the connection too early")
             self._end(None if self._until_closed else broken)
             return
-        self._at = time.monotonic_ns()
+        at = time.monotonic_ns()
         if told:
             seconds, rest = TIMESPEC.unpack(told[0][2])
-            lag = self._at - (seconds * 10**9 + rest - self._clock_ns)
+            lag = at - (seconds * 10**9 + rest - self._clock_ns)
             if 0 <= lag < MAX_LAG_NS:
                 self._lag(lag)
-                self._at -= lag
+                at -= lag
+        if at - self._at > DELAYED_ACK_NS:
+            _delay_acks(self._sock)
+        self._at = at
         try:
-            self._feed(self._buffer[:size])
+            self._feed(BUFFER[:size])
         except httptools.HttpParserError as error:
             self._end(httpx.RemoteProtocolError(f"not HTTP: {error}"))
 

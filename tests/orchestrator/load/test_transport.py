@@ -7,7 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from itertools import pairwise
 
 import httpx
@@ -20,6 +20,7 @@ from orchestrator.load.client import PhaseContext, run_phase
 from orchestrator.load.recording import Recording, to_sample
 from orchestrator.load.sample import Sample
 from orchestrator.load.transport import (
+    DELAYED_ACK_NS,
     FEW_STREAMS,
     PAUSE_S,
     SO_TIMESTAMPNS,
@@ -58,11 +59,18 @@ def framed(body: bytes, framing: str, size: int) -> bytes:
     return head + b"Transfer-Encoding: chunked\r\n\r\n" + chunks
 
 
+@contextmanager
+def tcp_pair() -> Iterator[tuple[socket.socket, socket.socket]]:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        ours = socket.create_connection(server.getsockname())
+        theirs, _ = server.accept()
+        with ours, theirs:
+            yield ours, theirs
+
+
 def received(pieces: list[bytes]) -> tuple[Sample, BaseException | None]:
     """What comes of a connection that brings these pieces, each read by itself, and then ends."""
-    ours, theirs = socket.socketpair()
-    with ours, theirs, closing(asyncio.new_event_loop()) as loop:
-        ours.setblocking(False)
+    with tcp_pair() as (ours, theirs), closing(asyncio.new_event_loop()) as loop:
         recording = Recording(request(), free_ns=1)
         exchange = Exchange(ours, recording.stamps, loop.create_future())
         for piece in pieces:
@@ -132,15 +140,6 @@ def test_no_tls() -> None:
         StampingTransport("https://127.0.0.1:1")
 
 
-@contextmanager
-def tcp_pair() -> Iterator[tuple[socket.socket, socket.socket]]:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        ours = socket.create_connection(server.getsockname())
-        theirs, _ = server.accept()
-        with ours, theirs:
-            yield ours, theirs
-
-
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux stamps what TCP receives")
 def test_reading_late_does_not_change_the_arrival() -> None:
     with tcp_pair() as (ours, theirs), closing(asyncio.new_event_loop()) as loop:
@@ -161,24 +160,43 @@ def test_reading_late_does_not_change_the_arrival() -> None:
     assert stamps.lags_ns[-1] > 90e6
 
 
+def test_acks_are_delayed_again_after_the_kernel_gave_up_waiting() -> None:
+    def at_once() -> bool:
+        return bool(ours.getsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK))
+
+    with tcp_pair() as (ours, theirs), closing(asyncio.new_event_loop()) as loop:
+        exchange = Exchange(ours, Stamps(), loop.create_future())
+        theirs.sendall(b"HTTP/1.1 200 OK\r\n\r\n")
+        exchange.read()
+        ours.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 0)
+        theirs.sendall(b"data")
+        exchange.read()
+        deadline = time.monotonic() + 10
+        while not at_once() and time.monotonic() < deadline:
+            time.sleep(DELAYED_ACK_NS / 1e9)
+        assert at_once()
+        theirs.sendall(b"data")
+        exchange.read()
+        assert not at_once()
+
+
 def test_arrivals_on_many_streams_gather_for_a_moment_and_on_few_do_not() -> None:
     async def shortest_read(streams: int) -> float:
         """Seconds that reading takes while all streams have something every time."""
-        loop, pairs, times = asyncio.get_running_loop(), [], []
-        async with StampingTransport("http://127.0.0.1:1") as transport:
-            for ours, theirs in (socket.socketpair() for _ in range(streams)):
-                transport.watch(ours, Exchange(ours, Stamps(), loop.create_future()))
-                theirs.sendall(b"HTTP/1.1 200 OK\r\n\r\n")
-                pairs += [ours, theirs]
-            for _ in range(10):
-                before = time.monotonic()
-                transport.read()
-                times.append(time.monotonic() - before)
-                for theirs in pairs[1::2]:
-                    theirs.sendall(b"data")
-        for one in pairs:
-            one.close()
-        return min(times[1:])
+        loop, times = asyncio.get_running_loop(), []
+        with ExitStack() as stack:
+            pairs = [stack.enter_context(tcp_pair()) for _ in range(streams)]
+            async with StampingTransport("http://127.0.0.1:1") as transport:
+                for ours, theirs in pairs:
+                    transport.watch(ours, Exchange(ours, Stamps(), loop.create_future()))
+                    theirs.sendall(b"HTTP/1.1 200 OK\r\n\r\n")
+                for _ in range(10):
+                    before = time.monotonic()
+                    transport.read()
+                    times.append(time.monotonic() - before)
+                    for _, theirs in pairs:
+                        theirs.sendall(b"data")
+        return min(times)
 
     assert asyncio.run(shortest_read(FEW_STREAMS)) < PAUSE_S
     assert asyncio.run(shortest_read(FEW_STREAMS + 1)) >= PAUSE_S
