@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from backends.base import Backend
 from backends.llamacpp import LLAMACPP
+from backends.protocol import Backend
 from backends.sglang import SGLANG
 from backends.vllm import VLLM
 

@@ -1,18 +1,13 @@
-"""What the flow and the engines share: plain values and the Backend protocol.
+"""What the flow and the engines share, as plain values.
 
-`orchestrator` imports from here, never the other way round. A backend turns a `ServeSpec` into a
-`LaunchPlan`, a `Request` into an HTTP `Call`, and what the engine streams back into a `Chunk`;
-all three are pure functions, so they are tested without an engine.
+`orchestrator` imports from here, never the other way round.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
-
-if TYPE_CHECKING:
-    from backends.patch import Patch
+from typing import Any, Literal, NamedTuple
 
 BackendName = Literal["vllm", "sglang", "llamacpp"]
 Speculation = Literal["none", "dflash", "dspark"]
@@ -25,7 +20,6 @@ DTYPE_WORDS = {"bfloat16": "bf16", "float16": "f16", "half": "f16", "float32": "
 
 PORT = "{port}"
 """Stands in a plan's argv for the port, which is chosen when the server starts."""
-
 
 PUBLISHED_VOCABULARY = 202048
 """Muse Glimmer's vocabulary, which engines assume where a drafter's config names none."""
@@ -265,72 +259,6 @@ class SpecRecord:
     """Time of all of them."""
 
 
-def conditions(spec: ServeSpec) -> dict[str, str]:
-    """What every plan of museorch fixes in the same way on all engines.
-
-    An engine argument or a variable can undo it, so arms that set any are told apart by them.
-    """
-    variables = [f"{name}={value}" for name, value in sorted(spec.extra_env.items())]
-    return {
-        "prefix_cache": "on" if spec.purpose == "serve" else "off",
-        "graph_mode": "none (CPU)" if spec.device == "cpu" else "engine default",
-        "engine_args": " ".join([*variables, *spec.extra_args]),
-    }
-
-
 def error_text(error: Any) -> str:
     """The message of an error event, in the form that OpenAI's API gives it or as it is."""
     return str(error.get("message", error) if isinstance(error, dict) else error)
-
-
-class Backend(Protocol):
-    """An engine. Implemented by a frozen dataclass without inherited code."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def formats(self) -> tuple[str, ...]:
-        """Weight formats it serves, the preferred one first."""
-        ...
-
-    @property
-    def drafter_formats(self) -> tuple[str, ...]: ...
-
-    @property
-    def counters(self) -> CounterMap: ...
-
-    @property
-    def live(self) -> LiveMap: ...
-
-    @property
-    def patches(self) -> Mapping[str, Patch]:
-        """Every declared patch of the engine, by id."""
-        ...
-
-    def plan(self, spec: ServeSpec) -> LaunchPlan:
-        """Launch settings for `spec`. Pure: no disk, no GPU, no os.environ."""
-        ...
-
-    def call(self, request: Request, model: str) -> Call:
-        """The streaming request, every sampler setting explicit. `model` is the served name."""
-        ...
-
-    def chunk(self, event: Mapping[str, Any]) -> Chunk:
-        """Read one decoded stream event. Raises ValueError when a field has the wrong shape."""
-        ...
-
-    def slot_context(self, facts: Mapping[str, Any]) -> int | None:
-        """Tokens a slot holds, out of the answers of the plan's fact_paths; None if not told."""
-        ...
-
-    def reported(
-        self, facts: Mapping[str, Any], log: str, env: Mapping[str, str]
-    ) -> Mapping[str, str]:
-        """kv_dtype, prefix_cache (on, off) and graph_mode (graphs, none) as far as the server
-        tells them, in the answers of the plan's fact_paths or in its log. `env` is the plan's."""
-        ...
-
-    def verification(self, spec: ServeSpec, sampling: Sampling) -> str:
-        """The rule by which drafts are accepted, for the match certificate."""
-        ...

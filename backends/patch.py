@@ -5,6 +5,7 @@ Nothing here touches a disk. `orchestrator.patching` looks at an environment, ap
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -72,6 +73,15 @@ class Patch:
     def wanted(self, version: str, device: Device, speculation: Speculation) -> bool:
         """Whether an arm needs it, by declaration. The files decide when it is applied."""
         return device in self.devices and speculation in self.speculation and self.concerns(version)
+
+
+def needed(
+    patches: Mapping[str, Patch], version: str, device: Device, speculation: Speculation
+) -> tuple[str, ...]:
+    """Ids of the patches that an arm needs, in the order in which they are applied."""
+    return tuple(
+        name for name, patch in patches.items() if patch.wanted(version, device, speculation)
+    )
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Findings that more than one engine's preflight makes. Pure, as everything in `backends` is."""
+"""What the plans of several engines say alike. Pure, as everything in `backends` is."""
 
 from __future__ import annotations
 
@@ -9,6 +9,19 @@ from backends.patch import parse_version
 
 PACKAGES = ("torch", "transformers", "safetensors", "tokenizers")
 """Of Python, without which neither engine loads a checkpoint."""
+
+
+def conditions(spec: ServeSpec) -> dict[str, str]:
+    """What every plan of museorch fixes in the same way on all engines.
+
+    An engine argument or a variable can undo it, so arms that set any are told apart by them.
+    """
+    variables = [f"{name}={value}" for name, value in sorted(spec.extra_env.items())]
+    return {
+        "prefix_cache": "on" if spec.purpose == "serve" else "off",
+        "graph_mode": "none (CPU)" if spec.device == "cpu" else "engine default",
+        "engine_args": " ".join([*variables, *spec.extra_args]),
+    }
 
 
 def too_old(engine: str, version: str, first: str) -> Iterator[Finding]:

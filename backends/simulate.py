@@ -6,14 +6,9 @@ writes is meaningless, so it is never compared with a real one.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from backends.base import Device, LaunchPlan
 from backends.errors import InputError
-
-SPECULATIVE_CONFIG = "--speculative-config"
 
 
 @dataclass(frozen=True)
@@ -43,80 +38,26 @@ class Simulated:
         return f"{told} {word} rates {' '.join(f'{rate:g}' for rate in self.rates)}"
 
 
-LENGTH_ONLY = frozenset({"sglang"})
-"""Engines that simulate a length and no rates by position."""
-
-
-def fitted(simulated: Simulated, backend: str, draft_tokens: int | None) -> Simulated:
-    """What the engine is told: rates of its own K positions, or their length where it takes that.
+def fitted(simulated: Simulated, draft_tokens: int | None, *, rates: bool) -> Simulated:
+    """What an engine is told: rates of its own K positions, or their length where it takes that.
 
     A marginal rate says nothing of the positions after it, so one list serves every smaller K.
-    Raises InputError for a list that is too short.
+    Raises InputError for what does not go with the K.
     """
-    if simulated.rates is None or draft_tokens is None:
-        return simulated
-    if len(simulated.rates) < draft_tokens:
-        raise InputError(
-            f"{len(simulated.rates)} simulated rates for {draft_tokens} drafts of {backend}.",
-            fix="Give a rate for each draft, or set draft_tokens.",
-        )
-    cut = Simulated(rates=simulated.rates[:draft_tokens])
-    return replace(cut, length=cut.expected_length) if backend in LENGTH_ONLY else cut
-
-
-def simulate(plan: LaunchPlan, simulated: Simulated, device: Device) -> LaunchPlan:
-    """The plan of a drafted arm with acceptance simulated. Raises InputError where it cannot be."""
-    k = plan.draft_tokens
-    if (plan.backend, device) == ("vllm", "cpu"):
-        # Seen on 0.32.0: "Synthetic acceptance not supported with CPU sampling".
-        raise InputError("vLLM cannot simulate acceptance on a CPU.")
+    k = draft_tokens
     if k is None:
         raise InputError("acceptance is simulated, but the arm has no drafter.")
-    simulated = fitted(simulated, plan.backend, k)
-    if simulated.length is not None and not 1 <= simulated.length <= k + 1:
+    if simulated.rates is None:
+        if not 1 <= simulated.expected_length <= k + 1:
+            raise InputError(
+                f"a simulated acceptance length of {simulated.expected_length:g} is not within 1 "
+                f"to {k + 1}."
+            )
+        return simulated
+    if len(simulated.rates) < k:
         raise InputError(
-            f"a simulated acceptance length of {simulated.length:g} is not within 1 to {k + 1}."
+            f"{len(simulated.rates)} simulated rates for {k} drafts.",
+            fix="Give a rate for each draft, or set draft_tokens.",
         )
-    return _ENGINES[plan.backend](plan, simulated)
-
-
-def _vllm(plan: LaunchPlan, simulated: Simulated) -> LaunchPlan:
-    """Source: RejectionSampleMethod and the fields below it in vllm/config/speculative.py."""
-    at = plan.argv.index(SPECULATIVE_CONFIG) + 1
-    config = json.loads(plan.argv[at]) | {"rejection_sample_method": "synthetic"}
-    if simulated.rates is not None:
-        config["synthetic_acceptance_rates"] = list(simulated.rates)
-    else:
-        config["synthetic_acceptance_length"] = simulated.length
-    return replace(plan, argv=(*plan.argv[:at], json.dumps(config), *plan.argv[at + 1 :]))
-
-
-def _llamacpp(plan: LaunchPlan, simulated: Simulated) -> LaunchPlan:
-    """Source: common/arg.cpp."""
-    if simulated.rates is not None:
-        more = ("--spec-synth-rates", ",".join(f"{rate:g}" for rate in simulated.rates))
-    else:
-        more = ("--spec-synth-len", f"{simulated.length:g}")
-    return replace(plan, argv=(*plan.argv, *more))
-
-
-def _sglang(plan: LaunchPlan, simulated: Simulated) -> LaunchPlan:
-    """Source: srt/environ.py and srt/speculative/spec_utils.py.
-
-    The length is drawn anew for each step, rounded up or down, and counts the token after the
-    drafts, as elsewhere.
-    """
-    env = {
-        **plan.env,
-        "SGLANG_SIMULATE_ACC_LEN": f"{simulated.expected_length:g}",
-        "SGLANG_SIMULATE_ACC_METHOD": "match-expected",
-        "SGLANG_SIMULATE_ACC_TOKEN_MODE": "real-draft-token",
-    }
-    return replace(plan, env=env)
-
-
-_ENGINES: Mapping[str, Callable[[LaunchPlan, Simulated], LaunchPlan]] = {
-    "vllm": _vllm,
-    "llamacpp": _llamacpp,
-    "sglang": _sglang,
-}
+    cut = Simulated(rates=simulated.rates[:k])
+    return cut if rates else replace(cut, length=cut.expected_length)

@@ -1,4 +1,4 @@
-"""llama-server: argv, requests and stream events.
+"""llama-server: argv, environment and what speaks against an arm.
 
 Flags as `llama-server --help` of the llama.cpp inside llama-cpp-python 0.3.36 shows them. It wants
 `--flag value` as two arguments; `--flag=value` is rejected.
@@ -7,7 +7,7 @@ Flags as `llama-server --help` of the llama.cpp inside llama-cpp-python 0.3.36 s
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from backends.base import (
@@ -15,18 +15,22 @@ from backends.base import (
     Call,
     Chunk,
     CounterMap,
+    Device,
     Drafter,
     Finding,
     LaunchPlan,
     LiveMap,
     Request,
-    RequestSpeculation,
     Sampling,
     ServeSpec,
-    conditions,
 )
+from backends.install import Environment
+from backends.llamacpp import wire
+from backends.llamacpp.environment import VERSIONS, environment
 from backends.llamacpp.reported import reported
 from backends.patch import Patch
+from backends.preflight import conditions
+from backends.simulate import Simulated
 
 SPEC_TYPES = {"dflash": "draft-dflash", "dspark": "draft-dspark"}
 MANY_SLOTS = 8
@@ -45,6 +49,10 @@ NO_PATCHES: Mapping[str, Patch] = {}
 @dataclass(frozen=True)
 class LlamaCpp:
     name: str = "llamacpp"
+    title: str = "llama.cpp"
+    versions: Mapping[Device, tuple[str, ...]] = field(default_factory=lambda: VERSIONS)
+    distributions: tuple[str, ...] = ()
+    takes_rates: bool = True
     formats: tuple[str, ...] = ("gguf",)
     drafter_formats: tuple[str, ...] = ("gguf",)
     patches: Mapping[str, Patch] = field(default_factory=lambda: NO_PATCHES)
@@ -63,6 +71,9 @@ class LlamaCpp:
         "llamacpp:requests_deferred",
         slots="/slots",
     )
+
+    def environment(self, version: str, device: Device) -> Environment:
+        return environment(version, device)
 
     def plan(self, spec: ServeSpec) -> LaunchPlan:
         argv = [
@@ -163,55 +174,20 @@ class LlamaCpp:
             )
         return found
 
+    def simulate(self, plan: LaunchPlan, simulated: Simulated, device: Device) -> LaunchPlan:
+        """Source: common/arg.cpp."""
+        del device
+        if simulated.rates is not None:
+            more = ("--spec-synth-rates", ",".join(f"{rate:g}" for rate in simulated.rates))
+        else:
+            more = ("--spec-synth-len", f"{simulated.length:g}")
+        return replace(plan, argv=(*plan.argv, *more))
+
     def call(self, request: Request, model: str) -> Call:
-        del model
-        sampling = request.sampling
-        body: dict[str, Any] = {
-            "prompt": list(request.prompt_ids),
-            "n_predict": request.max_tokens,
-            "stream": True,
-            "return_tokens": True,
-            "cache_prompt": False,
-            "seed": request.seed,
-            "ignore_eos": request.fixed_length,
-            # The server's own order puts temperature last.
-            "samplers": ["temperature", "top_k", "top_p"],
-            "temperature": sampling.temperature,
-            "top_k": 1 if sampling.greedy else sampling.top_k,
-            "top_p": 1.0 if sampling.greedy else sampling.top_p,
-            "min_p": 0.0,
-            "typical_p": 1.0,
-            "top_n_sigma": -1.0,
-            "xtc_probability": 0.0,
-            "dynatemp_range": 0.0,
-            "mirostat": 0,
-            "repeat_penalty": 1.0,
-            "presence_penalty": 0.0,
-            "frequency_penalty": 0.0,
-            "dry_multiplier": 0.0,
-        }
-        if request.fixed_length:
-            body["logit_bias"] = [[token, False] for token in request.end_token_ids]
-        if request.top_tokens:
-            body["n_probs"] = request.top_tokens
-        return Call("/completion", body)
+        return wire.call(request, model)
 
     def chunk(self, event: Mapping[str, Any]) -> Chunk:
-        if "error" in event:
-            return Chunk(error=str(event["error"]))
-        tokens = event.get("tokens", [])
-        if not isinstance(tokens, list):
-            raise ValueError(f"tokens is a {type(tokens).__name__}, not a list")
-        if not event.get("stop"):
-            return Chunk(token_ids=tuple(tokens), top=_top(event))
-        stop_type = str(event.get("stop_type", ""))
-        return Chunk(
-            token_ids=tuple(tokens),
-            finish={"limit": "length", "eos": "stop", "word": "stop"}.get(stop_type, stop_type),
-            prompt_tokens=event.get("tokens_evaluated"),
-            completion_tokens=event.get("tokens_predicted"),
-            speculation=_request_speculation(event, stop_type),
-        )
+        return wire.chunk(event)
 
     def slot_context(self, facts: Mapping[str, Any]) -> int | None:
         settings = (facts.get("/props") or {}).get("default_generation_settings") or {}
@@ -227,30 +203,6 @@ class LlamaCpp:
         if spec.drafter is None:
             return "none"
         return "exact-argmax" if sampling.greedy else "target-draw-equals-draft"
-
-
-def _top(event: Mapping[str, Any]) -> tuple[tuple[int, float], ...]:
-    rows = event.get("completion_probabilities")
-    if not rows:
-        return ()
-    return tuple((row["id"], row["logprob"]) for row in rows[0].get("top_logprobs", ()))
-
-
-def _request_speculation(event: Mapping[str, Any], stop_type: str) -> RequestSpeculation | None:
-    """draft_n and draft_n_accepted are absent, not 0, when nothing was drafted.
-
-    The server tells no steps per request. Where a reply ends at its length they follow: drafts
-    never reach beyond what is left to generate, so every accepted draft came out, and each pass
-    after the first token gave one token more than it accepted.
-    """
-    timings = event.get("timings", {})
-    accepted, predicted = timings.get("draft_n_accepted"), event.get("tokens_predicted")
-    if "draft_n" not in timings:
-        return None
-    steps = None
-    if stop_type == "limit" and isinstance(accepted, int) and isinstance(predicted, int):
-        steps = predicted - 1 - accepted
-    return RequestSpeculation(steps=steps, drafted=timings["draft_n"], accepted=accepted)
 
 
 LLAMACPP = LlamaCpp()

@@ -1,9 +1,9 @@
-"""SGLang: argv, requests and stream events. Flags of SGLang 0.5.18 to 0.5.23."""
+"""SGLang: argv, environment and what speaks against an arm. Flags of SGLang 0.5.18 to 0.5.23."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from backends.base import (
@@ -12,29 +12,26 @@ from backends.base import (
     Call,
     Chunk,
     CounterMap,
+    Device,
     Finding,
     LaunchPlan,
     LiveMap,
     Overlay,
     Request,
-    RequestSpeculation,
     Sampling,
     ServeSpec,
-    conditions,
-    error_text,
 )
-from backends.patch import Patch
-from backends.preflight import PACKAGES, above_block, too_old
-from backends.sglang import gguf
-from backends.sglang.patches import FIRST_NATIVE, PATCHES, for_weights, needed
+from backends.install import Environment
+from backends.patch import Patch, needed
+from backends.preflight import PACKAGES, above_block, conditions, too_old
+from backends.sglang import gguf, wire
+from backends.sglang.environment import VERSIONS, environment
+from backends.sglang.patches import FIRST_NATIVE, PATCHES, for_weights
 from backends.sglang.reported import reported
+from backends.simulate import Simulated
 
 DTYPES = {"bf16": "bfloat16", "f16": "float16", "f32": "float32"}
 ALGORITHMS = {"dflash": "DFLASH", "dspark": "DSPARK"}
-
-ACCEPTED_KEYS = ("spec_num_correct_drafts", "spec_accepted_drafts", "spec_accept_token_num")
-DRAFTED_KEYS = ("spec_num_proposed_drafts", "spec_draft_token_num")
-HISTOGRAM_KEYS = ("spec_correct_drafts_histogram", "spec_accept_histogram")
 
 MEASURING = (
     *("--disable-radix-cache", "--enable-metrics", "--skip-server-warmup"),
@@ -44,9 +41,6 @@ SERVING = (
     *("--enable-metrics", "--skip-server-warmup"),
     *("--reasoning-parser", "muse", "--tool-call-parser", "muse"),
 )
-
-MASKED = -1e9
-"""Added to a logit that must not win: JSON has no infinity."""
 
 DRAFTER_OVERLAY = "{drafter-overlay}"
 
@@ -67,6 +61,10 @@ CPU_ARGS = (
 @dataclass(frozen=True)
 class Sglang:
     name: str = "sglang"
+    title: str = "SGLang"
+    versions: Mapping[Device, tuple[str, ...]] = field(default_factory=lambda: VERSIONS)
+    distributions: tuple[str, ...] = ("sglang",)
+    takes_rates: bool = False
     formats: tuple[str, ...] = ("hf", "gguf")
     drafter_formats: tuple[str, ...] = ("hf",)
     patches: Mapping[str, Patch] = field(default_factory=lambda: PATCHES)
@@ -80,6 +78,9 @@ class Sglang:
         requests="sglang:num_requests_total",
         rate="sglang:gen_throughput",
     )
+
+    def environment(self, version: str, device: Device) -> Environment:
+        return environment(version, device)
 
     def plan(self, spec: ServeSpec) -> LaunchPlan:
         argv = [
@@ -120,7 +121,7 @@ class Sglang:
             start_timeout_s=600.0 if spec.device == "cpu" else 900.0,
             fact_paths=("/server_info", "/v1/models"),
             patches=(
-                *needed(spec.engine_version, spec.device, spec.speculation),
+                *needed(self.patches, spec.engine_version, spec.device, spec.speculation),
                 *for_weights(spec.target, spec.speculation),
             ),
             modules=_modules(spec),
@@ -207,52 +208,26 @@ class Sglang:
         )
         return found
 
-    def call(self, request: Request, model: str) -> Call:
-        del model
-        sampling = request.sampling
-        params: dict[str, Any] = {
-            "max_new_tokens": request.max_tokens,
-            "min_new_tokens": 0,
-            "temperature": sampling.temperature,
-            "top_p": sampling.top_p,
-            "top_k": sampling.top_k if sampling.top_k > 0 else -1,
-            "min_p": 0.0,
-            "repetition_penalty": 1.0,
-            "presence_penalty": 0.0,
-            "frequency_penalty": 0.0,
-            "stop_token_ids": list(request.end_token_ids),
-            "ignore_eos": False,
-            "skip_special_tokens": False,
-            "sampling_seed": request.seed,
+    def simulate(self, plan: LaunchPlan, simulated: Simulated, device: Device) -> LaunchPlan:
+        """Source: srt/environ.py and srt/speculative/spec_utils.py.
+
+        The length is drawn anew for each step, rounded up or down, and counts the token after the
+        drafts, as elsewhere.
+        """
+        del device
+        env = {
+            **plan.env,
+            "SGLANG_SIMULATE_ACC_LEN": f"{simulated.expected_length:g}",
+            "SGLANG_SIMULATE_ACC_METHOD": "match-expected",
+            "SGLANG_SIMULATE_ACC_TOKEN_MODE": "real-draft-token",
         }
-        if request.fixed_length:
-            # Not min_new_tokens: with a drafter it lets end tokens through (seen on 0.5.23).
-            params["logit_bias"] = {str(token): MASKED for token in request.end_token_ids}
-        body = {"input_ids": list(request.prompt_ids), "sampling_params": params, "stream": True}
-        if request.top_tokens:
-            body |= {"return_logprob": True, "top_logprobs_num": request.top_tokens}
-        return Call("/generate", body)
+        return replace(plan, env=env)
+
+    def call(self, request: Request, model: str) -> Call:
+        return wire.call(request, model)
 
     def chunk(self, event: Mapping[str, Any]) -> Chunk:
-        if "error" in event:
-            return Chunk(error=error_text(event["error"]))
-        meta = event.get("meta_info") or {}
-        ids = event.get("output_ids", [])
-        if not isinstance(ids, list):
-            raise ValueError(f"output_ids is a {type(ids).__name__}, not a list")
-        reason = meta.get("finish_reason")
-        finish = reason.get("type") if isinstance(reason, dict) else reason
-        if finish == "abort":
-            told = reason.get("message") if isinstance(reason, dict) else None
-            return Chunk(error=f"aborted by the server: {told or 'no reason given'}")
-        return Chunk(
-            token_ids=tuple(ids),
-            finish=finish,
-            prompt_tokens=meta.get("prompt_tokens"),
-            completion_tokens=meta.get("completion_tokens"),
-            speculation=_request_speculation(meta) if finish else None,
-            top=_top(meta),
-        )
+        return wire.chunk(event)
 
     def slot_context(self, facts: Mapping[str, Any]) -> int | None:
         return (facts.get("/server_info") or {}).get("context_length")
@@ -273,11 +248,6 @@ class Sglang:
         return "rejection-sampling, sampled draft"
 
 
-def _top(meta: Mapping[str, Any]) -> tuple[tuple[int, float], ...]:
-    rows = meta.get("output_top_logprobs") or [()]
-    return tuple((token, logprob) for logprob, token, *_ in rows[0] or ())
-
-
 def _modules(spec: ServeSpec) -> tuple[str, ...]:
     drafter = spec.drafter
     found = [*PACKAGES, "sglang/srt/models/muse_glimmer.py"]
@@ -288,24 +258,6 @@ def _modules(spec: ServeSpec) -> tuple[str, ...]:
     if spec.device == "cuda":
         found += ["sgl_kernel", "flashinfer"]
     return tuple(found)
-
-
-def _request_speculation(meta: Mapping[str, Any]) -> RequestSpeculation | None:
-    """Reads `meta_info` under the key names SGLang has used over its versions."""
-
-    def first(keys: tuple[str, ...]) -> Any:
-        return next((meta[key] for key in keys if meta.get(key) is not None), None)
-
-    steps = meta.get("spec_verify_ct")
-    if steps is None:
-        return None
-    histogram = first(HISTOGRAM_KEYS)
-    return RequestSpeculation(
-        steps=steps,
-        drafted=first(DRAFTED_KEYS),
-        accepted=first(ACCEPTED_KEYS),
-        histogram=tuple(histogram) if histogram else None,
-    )
 
 
 SGLANG = Sglang()

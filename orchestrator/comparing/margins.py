@@ -14,7 +14,8 @@ from pathlib import Path
 
 import httpx
 
-from backends.base import Backend, Request
+from backends.base import Request
+from backends.protocol import Backend
 from orchestrator.comparing.audit import Margin, first_divergence
 from orchestrator.inputs.expand import Arm
 from orchestrator.load import sample

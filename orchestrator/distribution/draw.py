@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from backends import BACKENDS
-from backends.base import Backend, Request, Sampling
+from backends.base import Request, Sampling
 from backends.errors import EngineError
+from backends.protocol import Backend
 from orchestrator import patching
 from orchestrator.inputs.workload import Prompt
 from orchestrator.load.client import PhaseContext, run_phase

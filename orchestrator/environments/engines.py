@@ -18,23 +18,17 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import backends.llamacpp.environment as llamacpp
-import backends.sglang.environment as sglang
-import backends.vllm.environment as vllm
+from backends import BACKENDS
 from backends.base import Device
 from backends.errors import EngineError, InputError
 from backends.install import Environment
 from orchestrator.environments import engine_build, engine_probe
 
 ENVIRONMENTS: Mapping[str, Callable[[str, Device], Environment]] = {
-    "llamacpp": llamacpp.environment,
-    "vllm": vllm.environment,
-    "sglang": sglang.environment,
+    name: backend.environment for name, backend in BACKENDS.items()
 }
 SUPPORTED: Mapping[str, Mapping[Device, tuple[str, ...]]] = {
-    "llamacpp": llamacpp.VERSIONS,
-    "vllm": vllm.VERSIONS,
-    "sglang": sglang.VERSIONS,
+    name: backend.versions for name, backend in BACKENDS.items()
 }
 """Versions museorch can install, the default first."""
 

@@ -19,7 +19,8 @@ from typing import Any, ParamSpec, TypeVar
 import httpx
 import orjson
 
-from backends.base import Backend, Call, Request
+from backends.base import Call, Request
+from backends.protocol import Backend
 from orchestrator.load.client_floor import Floor, metered
 from orchestrator.load.recording import PhaseContext, Recording, to_sample
 from orchestrator.load.sample import Sample

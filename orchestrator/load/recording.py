@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 
 import orjson
 
-from backends.base import Backend, Chunk, Request, RequestSpeculation
+from backends.base import Chunk, Request, RequestSpeculation
+from backends.protocol import Backend
 from orchestrator.load.sample import Sample
 from orchestrator.load.stream import events
 from orchestrator.load.transport import Stamps

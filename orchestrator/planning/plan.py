@@ -10,7 +10,7 @@ from typing import Any
 from backends import BACKENDS
 from backends.base import Finding, LaunchPlan, ServeSpec
 from backends.errors import EngineError, InputError, MuseorchError
-from backends.simulate import fitted, simulate
+from backends.simulate import fitted
 from orchestrator.comparing.certify import NOTHING_DRAFTED
 from orchestrator.environments.engines import Engine, default_version, resolve
 from orchestrator.inputs.expand import Arm
@@ -74,11 +74,12 @@ def plan_arm(recipe: Recipe, arm: Arm, serving: Serving | None = None) -> Planne
     if serving is not None:
         name = serving.served_name
         spec = replace(spec, purpose="serve", host=serving.host, served_name=name)
-    plan = BACKENDS[arm.backend].plan(spec)
+    backend = BACKENDS[arm.backend]
+    plan = backend.plan(spec)
     if arm.simulated is not None:
         try:
-            plan = simulate(plan, arm.simulated, recipe.device)
-            told = fitted(arm.simulated, arm.backend, plan.draft_tokens)
+            told = fitted(arm.simulated, plan.draft_tokens, rates=backend.takes_rates)
+            plan = backend.simulate(plan, told, recipe.device)
             arm = replace(arm, simulated=told)
         except InputError as error:
             raise InputError(error.what, where=arm.where, fix=error.fix) from None

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 import httpx
 
-from backends.base import Backend, LaunchPlan, Request
+from backends.base import LaunchPlan, Request
+from backends.protocol import Backend
 from orchestrator.load.client import PhaseContext, run_requests
 from orchestrator.load.sample import Sample
 

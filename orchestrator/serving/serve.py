@@ -22,8 +22,9 @@ from typing import Any
 
 import httpx
 
-from backends.base import Backend, LaunchPlan, Request
+from backends.base import LaunchPlan, Request
 from backends.errors import EngineError
+from backends.protocol import Backend
 from orchestrator.diagnose import first_cause
 from orchestrator.serving import guard, launch
 from orchestrator.serving.ready import wait_until_ready

@@ -6,9 +6,10 @@ import json
 
 import pytest
 
-from backends.base import LaunchPlan
+from backends import BACKENDS
+from backends.base import Device, LaunchPlan
 from backends.errors import InputError
-from backends.simulate import Simulated, fitted, simulate
+from backends.simulate import Simulated, fitted
 
 
 def plan(backend: str, k: int | None = 3) -> LaunchPlan:
@@ -21,6 +22,12 @@ def plan(backend: str, k: int | None = 3) -> LaunchPlan:
         start_timeout_s=1.0,
         draft_tokens=k,
     )
+
+
+def simulate(plan: LaunchPlan, simulated: Simulated, device: Device) -> LaunchPlan:
+    backend = BACKENDS[plan.backend]
+    told = fitted(simulated, plan.draft_tokens, rates=backend.takes_rates)
+    return backend.simulate(plan, told, device)
 
 
 def test_vllm_takes_it_in_its_speculative_config() -> None:
@@ -53,13 +60,13 @@ def test_sglang_takes_a_length_in_its_environment() -> None:
     assert env["SGLANG_SIMULATE_ACC_LEN"] == "2.5"
     rates = Simulated(rates=(0.8, 0.5, 0.2, 0.1))
     assert simulate(plan("sglang"), rates, "cuda").env["SGLANG_SIMULATE_ACC_LEN"] == "2.5"
-    assert str(fitted(rates, "sglang", 3)) == "simulated, length 2.5 of rates 0.8 0.5 0.2"
+    assert str(fitted(rates, 3, rates=False)) == "simulated, length 2.5 of rates 0.8 0.5 0.2"
 
 
 @pytest.mark.parametrize("backend", ["vllm", "llamacpp"])
 def test_one_list_of_rates_serves_every_smaller_k(backend: str) -> None:
     curve = Simulated(rates=(0.8, 0.5, 0.2, 0.1))
-    assert fitted(curve, backend, 2) == Simulated(rates=(0.8, 0.5))
+    assert fitted(curve, 2, rates=True) == Simulated(rates=(0.8, 0.5))
     assert simulate(plan(backend), curve, "cuda") == simulate(
         plan(backend), Simulated(rates=(0.8, 0.5, 0.2)), "cuda"
     )

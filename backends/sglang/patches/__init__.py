@@ -1,10 +1,10 @@
-"""The patches for SGLang, as data, and which of them an arm needs."""
+"""The patches for SGLang, as data, and those that only certain weights call for."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from backends.base import Device, Speculation, Weights
+from backends.base import Speculation, Weights
 from backends.patch import Evidence, Patch, Rule
 from backends.sglang.patches import cpu, dspark, dtype, gguf, sampler
 
@@ -15,13 +15,6 @@ RULES: tuple[Rule, ...] = ()
 PATCHES: Mapping[str, Patch] = {
     patch.id: patch for module in (dspark, sampler, gguf, dtype, cpu) for patch in module.PATCHES
 }
-
-
-def needed(version: str, device: Device, speculation: Speculation) -> tuple[str, ...]:
-    """Ids of the patches that an arm needs, in the order in which they are applied."""
-    return tuple(
-        patch.id for patch in PATCHES.values() if patch.wanted(version, device, speculation)
-    )
 
 
 def for_weights(target: Weights, speculation: Speculation) -> tuple[str, ...]:

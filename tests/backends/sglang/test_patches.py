@@ -3,7 +3,8 @@ from __future__ import annotations
 import pytest
 
 from backends.base import Device, Speculation
-from backends.sglang.patches import PATCHES, needed
+from backends.patch import needed
+from backends.sglang.patches import PATCHES
 
 CPU = (
     "sglang-cpu-softcap",
@@ -30,7 +31,7 @@ TOP_P = "sglang-top-p-after-top-k"
 def test_needed(
     version: str, device: Device, speculation: Speculation, ids: tuple[str, ...]
 ) -> None:
-    assert needed(version, device, speculation) == ids
+    assert needed(PATCHES, version, device, speculation) == ids
 
 
 def test_patches_are_complete() -> None:

@@ -7,7 +7,8 @@ import pytest
 
 from backends.base import Device, Speculation
 from backends.errors import InputError
-from backends.vllm.patches import PATCHES, needed
+from backends.patch import needed
+from backends.vllm.patches import PATCHES
 from backends.vllm.patches.sampler import CPU_EXPAND
 
 
@@ -30,12 +31,12 @@ from backends.vllm.patches.sampler import CPU_EXPAND
 def test_needed(
     version: str, device: Device, speculation: Speculation, ids: tuple[str, ...]
 ) -> None:
-    assert needed(version, device, speculation) == ids
+    assert needed(PATCHES, version, device, speculation) == ids
 
 
 def test_needed_refuses_what_is_no_version() -> None:
     with pytest.raises(InputError, match="'latest' is not a version number"):
-        needed("latest", "cpu", "dflash")
+        needed(PATCHES, "latest", "cpu", "dflash")
 
 
 def test_patches_are_complete() -> None:

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from backends.base import Backend, Call, Request
+from backends.base import Call, Request
 from backends.llamacpp.launch import LLAMACPP, LlamaCpp
-from backends.simulate import Simulated, simulate
+from backends.protocol import Backend
+from backends.simulate import Simulated
 from orchestrator.distribution.audit import AS_ASKED, DIFFERS, Row, judge, look_up
 from orchestrator.distribution.draw import Asked, draw
 from orchestrator.job import prepare
@@ -43,7 +44,7 @@ def rows(tmp_path_factory: pytest.TempPathFactory) -> list[Row]:
     folder = tmp_path_factory.mktemp("audit")
     job = prepare("tiny-muse/three-engines")
     arm = next(item for item in job.planned if item.arm.id == "llamacpp-dflash")
-    fake = replace(arm, plan=simulate(arm.plan, Simulated(length=3.0), "cpu"))
+    fake = replace(arm, plan=LLAMACPP.simulate(arm.plan, Simulated(length=3.0), "cpu"))
     # Code, which is the harder to foresee, so that there is something to draw.
     prompts = tuple(p for p in job.prompts if "code" in p.id)[:6]
     asked = Asked(prompts, tuple(job.model.model.tokens.end), samples=60, tokens=4, seed=1)

@@ -8,7 +8,8 @@ import shutil
 from pathlib import Path
 from typing import Literal
 
-from backends.base import Backend, Drafter, Overlay, Request, Sampling, ServeSpec, Weights
+from backends.base import Drafter, Overlay, Request, Sampling, ServeSpec, Weights
+from backends.protocol import Backend
 from orchestrator.environments.engines import Engine
 from orchestrator.inputs.models import RECIPES, load_model
 from orchestrator.inputs.recipe import load_recipe

@@ -11,8 +11,9 @@ from types import ModuleType, SimpleNamespace
 import pytest
 
 from backends.base import Drafter, ServeSpec, Weights
+from backends.patch import needed
 from backends.vllm.launch import VLLM
-from backends.vllm.patches import PATCHES, needed
+from backends.vllm.patches import PATCHES
 from orchestrator.patching import apply, revert, status, verify
 from orchestrator.patching.dockerfile import dockerfile, launch, script_of
 from tests.orchestrator.patching.launch_image import EDITED, VERSION, packages
@@ -31,7 +32,7 @@ def load(folder: Path, file: str) -> ModuleType:
 def test_all_are_found_mended_checked_and_taken_back(tmp_path: Path) -> None:
     folder = packages(tmp_path)
     before = hashes(folder)
-    ids = needed(VERSION, "cuda", "dflash")
+    ids = needed(PATCHES, VERSION, "cuda", "dflash")
     assert set(ids) == EDITED
     found = {state.id: state.state for state in status(folder, PATCHES.values(), "cuda")}
     assert {name for name, state in found.items() if state == "needed"} == EDITED
@@ -47,7 +48,7 @@ def test_all_are_found_mended_checked_and_taken_back(tmp_path: Path) -> None:
 
 def test_the_mended_code_does_what_the_drafter_needs(tmp_path: Path) -> None:
     folder = packages(tmp_path)
-    apply(folder, [PATCHES[name] for name in needed(VERSION, "cuda", "dflash")])
+    apply(folder, [PATCHES[name] for name in needed(PATCHES, VERSION, "cuda", "dflash")])
 
     registry = load(folder, "vllm/model_executor/models/registry.py")
     assert "DFlashMuseGlimmerAssistantModel" in registry._SPECULATIVE_DECODING_MODELS

@@ -9,8 +9,9 @@ import pytest
 
 from backends.base import Sampling
 from backends.errors import EngineError
+from backends.patch import needed
 from backends.sglang.launch import SGLANG
-from backends.sglang.patches import PATCHES, needed
+from backends.sglang.patches import PATCHES
 from orchestrator.environments import engines
 from orchestrator.patching import ensure
 from orchestrator.serving.serve import serve
@@ -24,7 +25,7 @@ def test_is_patched_and_drafts(tmp_path: Path, family: Literal["dflash", "dspark
     engine = engines.resolve("sglang", device="cpu")
     folder = private_packages(engine, tmp_path / "packages")
     arm = SGLANG.plan(spec(engine, folder, family, k))
-    assert arm.patches == needed(engine.version, "cpu", family)
+    assert arm.patches == needed(PATCHES, engine.version, "cpu", family)
     with (
         pytest.raises(EngineError, match=r"(?i)speculative decoding .*support"),
         serve(arm, SGLANG, folder=tmp_path, probe=PROBE, model="muse"),

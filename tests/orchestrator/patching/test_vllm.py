@@ -8,8 +8,9 @@ import pytest
 
 from backends.base import Sampling
 from backends.errors import EngineError, PatchError
+from backends.patch import needed
 from backends.vllm.launch import VLLM
-from backends.vllm.patches import PATCHES, needed
+from backends.vllm.patches import PATCHES
 from orchestrator.environments import engines
 from orchestrator.patching import ensure, revert, verify
 from orchestrator.serving.overlay import materialise
@@ -25,7 +26,7 @@ def test_fails_is_patched_drafts_and_is_as_before(tmp_path: Path) -> None:
     folder = private_packages(engine, tmp_path / "packages")
     before = hashes(folder)
     arm = VLLM.plan(spec(engine, folder, "dflash", 15))
-    assert arm.patches == needed(engine.version, "cpu", "dflash")
+    assert arm.patches == needed(PATCHES, engine.version, "cpu", "dflash")
     overlays = {o.placeholder: str(materialise(o, tmp_path / "overlays")) for o in arm.overlays}
     patches = [PATCHES[name] for name in arm.patches]
 
