@@ -15,13 +15,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
 from backends.errors import PatchError
 from backends.patch import Edit
 from orchestrator.patching.edits import digest
 
 FOLDER = "museorch-patches"
+NAME = "journal.json"
 _LOCK_WAIT_S = 30.0
 
 
@@ -76,6 +77,13 @@ class Journal(_Record):
     pending: tuple[Move, ...] = ()
     """Not empty while a change is under way, or after it was cut off."""
 
+    @model_validator(mode="after")
+    def _has_originals(self) -> Journal:
+        changed = {record.file for entry in self.entries for record in entry.files}
+        if lost := (changed | {move.file for move in self.pending}) - self.originals.keys():
+            raise ValueError(f"the original of {min(lost)} is not recorded")
+        return self
+
     def edits(self, file: str) -> list[Edit]:
         return [
             record.edit() for entry in self.entries for record in entry.edits if record.file == file
@@ -92,39 +100,52 @@ class Journal(_Record):
 
 
 def load(packages: Path) -> Journal:
-    path = packages / FOLDER / "journal.json"
+    path = packages / FOLDER / NAME
     try:
-        text = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
+        return Journal.model_validate_json(path.read_bytes())
+    except (FileNotFoundError, NotADirectoryError):
         return Journal()
-    try:
-        return Journal.model_validate_json(text)
+    except OSError as error:
+        reason = error.strerror
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        raise PatchError(
-            f"the patch journal cannot be read ({first['msg']}).",
-            where=str(path),
-            fix="Install the engine again into a fresh environment.",
-        ) from None
+        reason = error.errors(include_url=False)[0]["msg"]
+    raise PatchError(
+        f"the patch journal cannot be read ({reason}).",
+        where=str(path),
+        fix="Install the engine again into a fresh environment.",
+    )
 
 
 def save(packages: Path, journal: Journal) -> None:
     """Replace the journal in one step. An empty one takes its folder away."""
     folder = packages / FOLDER
-    if not journal.entries and not journal.pending:
-        shutil.rmtree(folder, ignore_errors=True)
-        return
-    folder.mkdir(exist_ok=True)
-    write_atomic(folder / "journal.json", journal.model_dump_json(indent=1).encode())
+    with _errors(packages):
+        if not journal.entries and not journal.pending:
+            (folder / NAME).unlink(missing_ok=True)  # first: without the originals it is a riddle
+            shutil.rmtree(folder, ignore_errors=True)
+            return
+        folder.mkdir(exist_ok=True)
+        write_atomic(folder / NAME, journal.model_dump_json(indent=1).encode())
 
 
-def keep_original(packages: Path, content: bytes) -> str:
-    name = digest(content)
-    path = packages / FOLDER / "originals" / name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    if not path.exists():
-        write_atomic(path, content)
-    return name
+def keep_original(packages: Path, content: bytes) -> None:
+    path = packages / FOLDER / "originals" / digest(content)
+    with _errors(packages):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if not path.exists():
+            write_atomic(path, content)
+
+
+@contextmanager
+def _errors(packages: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise PatchError(
+            f"the patch journal cannot be written ({error.strerror}).",
+            where=str(packages / FOLDER),
+            fix="Free some space or make the folder writable, then run the command again.",
+        ) from None
 
 
 def original(packages: Path, journal: Journal, file: str) -> bytes:

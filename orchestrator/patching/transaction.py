@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from backends.errors import PatchError
@@ -85,10 +84,9 @@ def commit(packages: Path, old: Journal, new: Journal, contents: Mapping[str, by
         update={"pending": tuple(moves), "originals": {**new.originals, **old.originals}}
     )
     if moves:
-        with _journal_errors(packages):
-            for content in new_originals:
-                book.keep_original(packages, content)
-            book.save(packages, under_way)
+        for content in new_originals:
+            book.keep_original(packages, content)
+        book.save(packages, under_way)
         try:
             for move in moves:
                 _write(packages / move.file, contents[move.file])
@@ -99,8 +97,7 @@ def commit(packages: Path, old: Journal, new: Journal, contents: Mapping[str, by
                 where=str(error.filename),
             ) from None
     if moves or new != old:
-        with _journal_errors(packages):
-            book.save(packages, new)
+        book.save(packages, new)
 
 
 def undo(packages: Path, journal: Journal) -> Journal:
@@ -115,7 +112,15 @@ def undo(packages: Path, journal: Journal) -> Journal:
             )
     for move in journal.pending:
         content = replayed(book.original(packages, journal, move.file), journal.edits(move.file))
-        _write(packages / move.file, content)
+        try:
+            _write(packages / move.file, content)
+        except OSError as error:
+            raise PatchError(
+                f"cannot be written ({error.strerror}), and the change stays half done.",
+                where=str(packages / move.file),
+                fix="Free some space or make it writable; then the next `museorch patch revert` "
+                "or `apply` puts the files back.",
+            ) from None
     touched = {record.file for entry in journal.entries for record in entry.files}
     before = journal.model_copy(
         update={
@@ -143,15 +148,3 @@ def _check_writable(path: Path) -> None:
             where=str(path),
             fix=f"Make it writable (chmod u+w {path}) or use an environment that museorch owns.",
         )
-
-
-@contextmanager
-def _journal_errors(packages: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise PatchError(
-            f"the patch journal cannot be written ({error.strerror}).",
-            where=str(packages / book.FOLDER),
-            fix="Free some space or make the folder writable, then run the command again.",
-        ) from None

@@ -1,10 +1,13 @@
 from __future__ import annotations
 
 import os
+import re
+import shutil
 import signal
 import subprocess
 import sys
 import textwrap
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -126,6 +129,74 @@ def test_a_write_that_fails_halfway_is_taken_back(
     with pytest.raises(PatchError, match="No space left on device"):
         apply(folder, (BOTH,))
     assert hashes(folder) == before
+
+
+def test_a_disk_that_stays_full_leaves_a_change_that_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = packages(tmp_path)
+    before = hashes(folder)
+    replace = os.replace
+    done: list[str | Path] = []
+
+    def full_disk(source: str | Path, target: str | Path) -> None:
+        if Path(target).suffix == ".py":
+            if done:
+                raise OSError(28, "No space left on device", str(target))
+            done.append(target)
+        replace(source, target)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "replace", full_disk)
+        for action in (lambda: apply(folder, (BOTH,)), lambda: revert(folder)):
+            with pytest.raises(PatchError, match=r"No space left.* half done.*Free some space"):
+                action()
+    assert states(folder)["both"] == "broken"
+    assert revert(folder) == ()
+    assert hashes(folder) == before
+
+
+def test_a_stop_while_the_journal_goes_leaves_the_engine_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = packages(tmp_path)
+    before = hashes(folder)
+    apply(folder, (BOTH,))
+    remove = shutil.rmtree
+
+    def stopped(journal: Path, **_: object) -> None:
+        remove(journal / "originals")
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(shutil, "rmtree", stopped)
+        with pytest.raises(KeyboardInterrupt):
+            revert(folder)
+    assert hashes(folder) == before
+    assert states(folder)["both"] == "needed"
+    assert apply(folder, (BOTH,))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda _: b"",
+        lambda text: text[:-20],
+        lambda text: text.replace(b"wrapper", b"\xff"),
+        lambda text: text.replace(b'"originals": {', b'"originals": {}, "x": {'),
+        lambda text: re.sub(rb'"originals": \{[^}]*\}', b'"originals": {}', text),
+    ],
+)
+def test_a_damaged_journal_is_named(tmp_path: Path, change: Callable[[bytes], bytes]) -> None:
+    folder = packages(tmp_path)
+    apply(folder, (WRAPPER,))
+    journal = folder / "museorch-patches" / "journal.json"
+    journal.write_bytes(change(journal.read_bytes()))
+    after = hashes(folder)
+    for action in (lambda: revert(folder), lambda: apply(folder, (BOTH,)), lambda: states(folder)):
+        with pytest.raises(PatchError, match=r"journal\.json: the patch journal cannot be read"):
+            action()
+    assert hashes(folder) == after
 
 
 def test_a_kill_between_two_files_is_repaired(tmp_path: Path) -> None:
