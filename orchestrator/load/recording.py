@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import orjson
 
-from backends.base import Chunk, Request, RequestSpeculation
+from backends.base import Request, RequestSpeculation
 from backends.protocol import Backend
 from orchestrator.load.sample import Sample
 from orchestrator.load.stream import events
@@ -59,7 +59,11 @@ def to_sample(
         if chunk.error is not None:
             problem = chunk.error
             break
-        ids = chunk.token_ids[_repeated(chunk, count) :]
+        ids, completion = chunk.token_ids, chunk.completion_tokens
+        # SGLang sends either what is new or everything so far. Its running count tells which: only
+        # in the second case is it the length of this very event's ids.
+        if completion == len(ids):
+            ids = ids[count:]
         if ids:
             chunks.append((at, ids))
             count += len(ids)
@@ -69,8 +73,8 @@ def to_sample(
             server = chunk.speculation
         if chunk.prompt_tokens is not None:
             prompt_tokens = chunk.prompt_tokens
-        if chunk.completion_tokens is not None:
-            completion_tokens = chunk.completion_tokens
+        if completion is not None:
+            completion_tokens = completion
     if refused:
         problem = _refusal(recording)
     elif problem is None:
@@ -103,16 +107,6 @@ def _object(data: bytes) -> dict[str, object]:
     if not isinstance(event, dict):
         raise ValueError("not an object")
     return event
-
-
-def _repeated(chunk: Chunk, count: int) -> int:
-    """How many of the chunk's ids were streamed before.
-
-    SGLang sends either what is new or everything so far. Its running count tells which: only in the
-    second case is it the length of this very event's ids.
-    """
-    cumulative = chunk.completion_tokens == len(chunk.token_ids)
-    return count if cumulative else 0
 
 
 def _refusal(recording: Recording) -> str:

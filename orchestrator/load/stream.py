@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 DATA = b"data: "
-BLANK = b"\n\n"
+LF = b"\n"[0]
 DONE = b"[DONE]"
 """Data of the event by which OpenAI-style servers end a stream."""
 
@@ -27,11 +27,11 @@ def events(raw: Sequence[tuple[int, bytes]]) -> Iterator[tuple[int, bytes]]:
         raw = list(_with_lf(raw))
     rest = b""
     for at, part in raw:
-        data = part[6:-2]
-        if not rest and part[:6] == DATA and part[-2:] == BLANK and b"\n" not in data:
-            found = [data]  # nearly every piece is a whole event, and its data one line
+        # Nearly every piece is a whole event, and its data one line.
+        if not rest and part[:6] == DATA and part.find(b"\n") == len(part) - 2 and part[-1] == LF:
+            found = [part[6:-2]]
         else:
-            *blocks, rest = (rest + part).split(BLANK)
+            *blocks, rest = (rest + part).split(b"\n\n")
             found = [data for data in map(_data, blocks) if data is not None]
         for data in found:
             if data == DONE:
