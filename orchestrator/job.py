@@ -21,7 +21,7 @@ from orchestrator.inputs.workload import Prompt, prompts_hash, render_prompts
 from orchestrator.measuring import environment
 from orchestrator.planning.plan import PlannedArm, plan_arm, plan_json, unrunnable
 from orchestrator.resume import require_same
-from orchestrator.rundir import BOOKEND, RunDirectory, block_turns, write_json
+from orchestrator.rundir import BOOKEND, SCHEMA, RunDirectory, block_turns, write_json
 from orchestrator.up.memory import Space, space
 from orchestrator.up.preflight import room_findings
 
@@ -144,7 +144,7 @@ def reopen(job: Job, out: Path) -> RunDirectory:
 
 def _run_facts(job: Job) -> dict[str, Any]:
     return {
-        "schema": 1,
+        "schema": SCHEMA,
         "recipe": job.recipe.name,
         "path": str(job.path),
         "command": sys.argv,

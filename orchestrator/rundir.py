@@ -15,6 +15,10 @@ from typing import Any
 
 from backends.errors import InputError
 
+SCHEMA = 1
+"""Of run.json, and so of all files beside it."""
+FIX = "Is this a run directory?"
+CHANGED = "Another version of museorch wrote it, or it was changed."
 BOOKEND = 2
 """The turn that repeats the reference arm at the end of a run."""
 
@@ -43,11 +47,19 @@ def write_json(path: Path, data: Any) -> None:
 
 
 def read_json(path: Path) -> Any:
-    """Raises InputError with file and place where it is missing or broken."""
+    """Raises InputError with file and place where it is missing or broken.
+
+    So does looking up a key that one of its objects lacks.
+    """
+
+    class Object(dict[str, Any]):
+        def __missing__(self, key: str) -> Any:
+            raise InputError(f'lacks "{key}".', where=str(path), fix=CHANGED)
+
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return json.loads(path.read_text(encoding="utf-8"), object_hook=Object)
     except FileNotFoundError:
-        raise InputError("no such file.", where=str(path), fix="Is this a run directory?") from None
+        raise InputError("no such file.", where=str(path), fix=FIX) from None
     except json.JSONDecodeError as error:
         raise InputError(f"not valid JSON: {error.msg}.", where=f"{path}:{error.lineno}") from None
 
@@ -75,8 +87,16 @@ class RunDirectory:
 
     @classmethod
     def open(cls, path: Path) -> RunDirectory:
+        """Raises InputError where it is none, or one of another version of museorch."""
         run = cls(path)
-        read_json(run.run_file)
+        facts = read_json(run.run_file)
+        schema = facts["schema"] if isinstance(facts, dict) else None
+        if schema != SCHEMA:
+            raise InputError(
+                f"has schema {schema}; this museorch reads schema {SCHEMA}.",
+                where=str(run.run_file),
+                fix="Use the version that wrote it.",
+            )
         return run
 
     @property

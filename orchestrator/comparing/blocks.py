@@ -6,7 +6,7 @@ course of a run meets all arms alike.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -15,6 +15,8 @@ from orchestrator.comparing.certify import CONDITIONS, same
 from orchestrator.measuring import energy
 from orchestrator.measuring.counters import Count
 from orchestrator.measuring.metrics import Phase
+
+AGAIN = "again, for drift: "
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,26 @@ def join(blocks: Sequence[Sequence[Measured]]) -> list[Measured]:
     return [_pooled(turns, len(blocks)) for turns in found.values()]
 
 
+def with_last(
+    status: dict[str, Any],
+    phases: Sequence[Measured],
+    again: Mapping[str, Any],
+    last: Sequence[Measured],
+) -> tuple[dict[str, Any], list[Measured]]:
+    """The reference arm's status and phases, with what went wrong in its last turn.
+
+    Nothing else would tell that the run knows little or nothing of drift.
+    """
+    if status["status"] == "ok" and again["status"] not in ("ok", "not run"):
+        status = {**status, "status": again["status"], "reason": f"{AGAIN}{again['reason']}"}
+    problems = {(late.mode, late.concurrency): late.problems for late in last}
+    found = []
+    for one in phases:
+        doubts = [f"{AGAIN}{text}" for text in problems.get((one.mode, one.concurrency), ())]
+        found.append(replace(one, warnings=(*one.warnings, *doubts)))
+    return status, found
+
+
 def _pooled(turns: Sequence[Measured], blocks: int) -> Measured:
     first = turns[0]
     problems = dict.fromkeys(problem for turn in turns for problem in turn.problems)
@@ -78,6 +100,7 @@ def _pooled(turns: Sequence[Measured], blocks: int) -> Measured:
             first.phase,
             samples=[sample for phase in phases for sample in phase.samples],
             record=_sum([phase.record for phase in phases]),
+            contradiction=next((p.contradiction for p in phases if p.contradiction), None),
             power=energy.pooled([phase.power for phase in phases]),
         ),
         failed=sum(turn.failed for turn in turns),
@@ -87,9 +110,10 @@ def _pooled(turns: Sequence[Measured], blocks: int) -> Measured:
     )
 
 
-def _sum(records: Iterable[SpecRecord | None]) -> SpecRecord | None:
+def _sum(records: Sequence[SpecRecord | None]) -> SpecRecord | None:
+    """None where a block has none: its samples are in the pool all the same."""
     known = [record for record in records if record is not None]
-    if not known:
+    if len(known) < len(records):
         return None
     positions = [record.per_position for record in known]
     pooled = None

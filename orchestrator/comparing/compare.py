@@ -12,10 +12,10 @@ from typing import Literal
 
 from orchestrator.comparing.certify import Certificate, Difference
 from orchestrator.comparing.interval import Ratio, Row, pooled_ratio, prompts_to_show
-from orchestrator.load.arrivals import decode_interval, decode_intervals
+from orchestrator.load.arrivals import decode_interval
 from orchestrator.load.sample import Sample
 from orchestrator.measuring.metrics import Phase, measure
-from orchestrator.measuring.steps import decode_steps
+from orchestrator.measuring.steps import acceptance_length, step_time
 
 Verdict = Literal["faster", "slower", "no difference shown", "refused"]
 MIN_PAIRS = 5
@@ -88,7 +88,7 @@ def factorise(a: Phase, b: Phase, ratio: float) -> dict[str, float | None]:
     """
     factors: dict[str, float | None] = {"tau": None, "step_time": None, "remainder": None}
     tau_a, tau_b = _tau(a), _tau(b)
-    step_a, step_b = _step_seconds(a), _step_seconds(b)
+    step_a, step_b = (_known(step_time(phase)) for phase in (a, b))
     if tau_a is not None and tau_b is not None:
         factors["tau"] = tau_a / tau_b
     if step_a is not None and step_b is not None:
@@ -171,13 +171,8 @@ def _bridge(certificate: Certificate) -> str | None:
 def _tau(phase: Phase) -> float | None:
     if phase.speculation == "none":
         return 1.0
-    if phase.record is None or phase.record.steps == 0:
-        return None
-    return 1 + phase.record.accepted / phase.record.steps
+    return _known(acceptance_length(phase))
 
 
-def _step_seconds(phase: Phase) -> float | None:
-    steps = decode_steps(phase)
-    if isinstance(steps, str) or steps == 0:
-        return None
-    return sum(seconds for _, seconds in decode_intervals(phase.samples)) / steps
+def _known(found: tuple[float, int] | str) -> float | None:
+    return None if isinstance(found, str) else found[0]

@@ -16,6 +16,8 @@ from backends.base import CounterMap, RequestSpeculation, SpecRecord
 from backends.errors import EngineError
 
 Count = TypeVar("Count", int, float)
+AGREE_WITHIN = 0.01
+"""Equal on every engine tried; an acceptance length off by less decides nothing."""
 
 
 @dataclass(frozen=True)
@@ -109,6 +111,19 @@ def spec_record(
     if draft_tokens is None or record.per_position is None:
         return record
     return replace(record, per_position=_fitted(record.per_position, draft_tokens))
+
+
+def agree(record: SpecRecord, per_request: Sequence[RequestSpeculation | None]) -> None:
+    """Raise EngineError where the counters cover other requests than those that are timed.
+
+    Another client's, failed ones, or those of an earlier phase. Unknown unless every request tells.
+    """
+    told = _total([_accepted(one) if one is not None else None for one in per_request])
+    if told is not None and abs(told - record.accepted) > AGREE_WITHIN * record.accepted:
+        raise EngineError(
+            f"the server counted {record.accepted} accepted drafts, the answers that came {told}",
+            fix="Nothing else may use the server.",
+        )
 
 
 def _from_counters(phase: Counters) -> SpecRecord | None:

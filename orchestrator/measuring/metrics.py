@@ -48,11 +48,14 @@ class Phase:
     samples: Sequence[Sample]
     """The measured requests that succeeded."""
     record: SpecRecord | None
+    """None where the engine does not tell, or contradicts itself."""
     speculation: str
     draft_tokens: int | None
     power: Power | str = "no readings of the GPU were kept"
     """Of its GPUs, or why it is not known."""
     roof: Roof = UNKNOWN
+    contradiction: str | None = None
+    """Between the engine's numbers about speculation."""
 
 
 @dataclass(frozen=True)
@@ -109,6 +112,8 @@ def _output_rate(phase: Phase) -> tuple[float, int] | str:
     for turn in {sample.repeat for sample in phase.samples}:  # other arms ran in between
         mine = [sample for sample in phase.samples if sample.repeat == turn]
         wall += max(s.t_end_ns for s in mine) - min(s.t_send_ns for s in mine)
+    if wall <= 0:
+        return "no time passed"
     return tokens / (wall / NS), len(phase.samples)
 
 

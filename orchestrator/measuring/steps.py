@@ -8,17 +8,26 @@ from typing import TYPE_CHECKING
 from orchestrator.load.arrivals import decode_intervals
 
 if TYPE_CHECKING:
+    from backends.base import SpecRecord
     from orchestrator.measuring.metrics import Phase
 
 
-def acceptance_length(phase: Phase) -> tuple[float, int] | str:
+def _record(phase: Phase) -> SpecRecord | str:
+    """Of verification steps that had drafts, or why there is none."""
     if phase.speculation == "none":
         return "no speculation"
     if phase.record is None:
-        return "the engine reported no speculation counters"
-    if phase.record.steps == 0:
+        return phase.contradiction or "the engine reported no verification steps"
+    if phase.record.steps == 0 or phase.record.drafted == 0:
         return "nothing was drafted"
-    return 1 + phase.record.accepted / phase.record.steps, phase.record.steps
+    return phase.record
+
+
+def acceptance_length(phase: Phase) -> tuple[float, int] | str:
+    record = _record(phase)
+    if isinstance(record, str):
+        return record
+    return 1 + record.accepted / record.steps, record.steps
 
 
 def acceptance_length_per_request(phase: Phase) -> tuple[float, int] | str:
@@ -35,20 +44,18 @@ def acceptance_length_per_request(phase: Phase) -> tuple[float, int] | str:
 
 
 def draft_utilisation(phase: Phase) -> tuple[float, int] | str:
-    if phase.speculation == "none":
-        return "no speculation"
-    if phase.record is None or phase.record.drafted == 0:
-        return "nothing was drafted"
-    return phase.record.accepted / phase.record.drafted, phase.record.steps
+    record = _record(phase)
+    if isinstance(record, str):
+        return record
+    return record.accepted / record.drafted, record.steps
 
 
 def decode_steps(phase: Phase) -> int | str:
     """Forward passes of the target while decoding: verification steps, or one per token."""
     if phase.speculation == "none":
         return sum(n for n, _ in decode_intervals(phase.samples))
-    if phase.record is None or phase.record.steps == 0:
-        return "the engine reported no verification steps"
-    return phase.record.steps
+    record = _record(phase)
+    return record if isinstance(record, str) else record.steps
 
 
 def step_time(phase: Phase) -> tuple[float, int] | str:
@@ -75,4 +82,8 @@ def target_time(phase: Phase) -> tuple[float, int] | str:
     if isinstance(step, str) or phase.speculation == "none":
         return step
     draft = draft_time(phase)
-    return draft if isinstance(draft, str) else (step[0] - draft[0], step[1])
+    if isinstance(draft, str):
+        return draft
+    if draft[0] >= step[0]:
+        return "drafting is told to take longer than the whole step"
+    return step[0] - draft[0], step[1]

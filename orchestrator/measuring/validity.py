@@ -38,8 +38,14 @@ def problems(
     failed = [sample for sample in samples if sample.error is not None]
     if failed:
         found.append(f"{len(failed)} of {len(samples)} requests failed: {failed[0].error}")
-    if len(samples) < workload["count"]:
-        found.append(f"only {len(samples)} of {workload['count']} requests were sent")
+    different = len({sample.request_id for sample in samples})
+    if different < workload["count"]:
+        found.append(f"only {different} of {workload['count']} requests were sent")
+    if different < len(samples):
+        found.append(f"{len(samples) - different} requests were counted twice")
+    backwards = sum(not _in_order(sample) for sample in samples)
+    if backwards:
+        found.append(f"the times of {backwards} requests run backwards")
     empty = sum(not sample.token_ids for sample in phase.samples)
     if empty:
         found.append(f"{empty} replies held no token")
@@ -60,9 +66,16 @@ def problems(
     return tuple(found)
 
 
+def _in_order(sample: Sample) -> bool:
+    times = [sample.t_send_ns, *(at for at, _ in sample.chunks), sample.t_end_ns]
+    return times == sorted(times)
+
+
 def _drafting(phase: Phase, simulated_length: float | None) -> list[str]:
     if phase.speculation == "none":
         return []
+    if phase.contradiction is not None:
+        return [phase.contradiction]
     record = phase.record
     if record is not None and record.steps and record.drafted and simulated_length is not None:
         tau = 1 + record.accepted / record.steps

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import asdict
 from functools import partial
 from typing import Any
@@ -11,7 +11,6 @@ from orchestrator.comparing import margins
 from orchestrator.comparing.audit import Margin, audit_greedy
 from orchestrator.comparing.blocks import Measured
 from orchestrator.planning.plan import REAL
-from orchestrator.result.gather import samples_of
 from orchestrator.result.pairs import pairs
 from orchestrator.rundir import BOOKEND, RunDirectory, read_json
 
@@ -22,9 +21,12 @@ def distribution_rows(run: RunDirectory) -> list[Any]:
 
 
 def greedy_rows(
-    run: RunDirectory, facts: Mapping[str, Any], measured: list[Measured]
+    run: RunDirectory, measured: Sequence[Measured], last: Sequence[Measured]
 ) -> list[dict[str, Any]]:
-    """Each drafter against its plain arm, engines against each other, plain against itself."""
+    """Each drafter against its plain arm, engines against each other, plain against itself.
+
+    `last` is of the reference arm's last turn.
+    """
     greedy = {
         (m.arm, m.mode, m.concurrency): m
         for m in measured
@@ -39,14 +41,11 @@ def greedy_rows(
         margin = near((b.arm, 1), (a.arm, 1))
         audit = audit_greedy(a.arm, b.arm, a.concurrency, a.first.samples, b.first.samples, margin)
         rows.append({"mode": a.mode, **asdict(audit)})
-    again = samples_of(run.turn(facts["reference"], BOOKEND) / "samples.jsonl")
-    for (arm, mode, concurrency), first in greedy.items():
-        mine = [
-            s for s in again if (s.mode, s.concurrency) == (mode, concurrency) and s.error is None
-        ]
-        if arm == facts["reference"] and mine:
-            margin = near((arm, BOOKEND))
-            left = first.first.samples
-            audit = audit_greedy(arm, f"{arm} again", concurrency, left, mine, margin)
-            rows.append({"mode": mode, **asdict(audit)})
+    for late in last:
+        early = greedy.get((late.arm, late.mode, late.concurrency))
+        if early is not None and late.phase.samples:
+            name, margin = f"{late.arm} again", near((late.arm, BOOKEND))
+            left, right = early.first.samples, late.phase.samples
+            audit = audit_greedy(late.arm, name, late.concurrency, left, right, margin)
+            rows.append({"mode": late.mode, **asdict(audit)})
     return rows

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict
+from functools import partial
 from typing import Any
 
-from orchestrator.comparing.blocks import Measured, join, join_status
+from backends.errors import InputError
+from orchestrator.comparing.blocks import Measured, join, join_status, with_last
 from orchestrator.comparing.bridge import split_json, splits
 from orchestrator.comparing.compare import Comparison
 from orchestrator.comparing.verification import curves
@@ -28,31 +30,31 @@ def build(run: RunDirectory) -> dict[str, Any]:
     facts = read_json(run.run_file)
     machine = read_json(run.environment_file)
     plans = {plan["id"]: plan for plan in read_json(run.plan_file)}
+    if strangers := {*facts["arms"], facts["reference"]} - plans.keys():
+        raise InputError(f"lacks {', '.join(sorted(strangers))}.", where=str(run.plan_file))
+    turn = partial(turn_of, run, facts, machine)
     arms: list[dict[str, Any]] = []
     measured: list[Measured] = []
+    again: dict[str, Any] | None = None
+    last: list[Measured] = []
+    """Phases of the reference arm when it ran again at the end, as `again` is its status."""
     for name in facts["arms"]:
-        turns = [
-            turn_of(run, facts, machine, plans[name], turn)
-            for turn in block_turns(facts.get("blocks", 1))
-        ]
+        turns = [turn(plans[name], number) for number in block_turns(facts.get("blocks", 1))]
         status = join_status([status for status, _ in turns])
         phases = join([phases for _, phases in turns])
+        if name == facts["reference"] and facts["bookend"] and len(facts["arms"]) > 1:
+            again, last = turn(plans[name], BOOKEND)
+            status, phases = with_last(status, phases, again, last)
         arms.append(_arm_json(plans[name], status, phases))
         measured += phases
-    drift = drift_rows(run, facts, machine, plans, measured)
+    drift = drift_rows(last, measured)
     allow, floor = facts.get("allow", []), drift_floors(drift, facts.get("blocks", 1))
     costs = curves(measured)
-    states = {arm["id"]: arm["status"] for arm in arms}
-    bookend = facts["bookend"] and len(arms) > 1
-    complete = all(state in ("ok", "failed") for state in states.values()) and (
-        not bookend
-        or states[facts["reference"]] == "failed"
-        or (run.turn(facts["reference"], BOOKEND) / "status.json").exists()
-    )
     return {
         "schema": SCHEMA,
         "recipe": facts["recipe"],
-        "complete": complete,
+        "complete": all(arm["status"] in ("ok", "failed") for arm in arms)
+        and (again is None or again["status"] != "not run"),
         "harness": facts["harness"],
         "started": facts["started"],
         "workload": facts["workload"],
@@ -68,7 +70,7 @@ def build(run: RunDirectory) -> dict[str, Any]:
         "quality": read_json(run.quality_file) if run.quality_file.exists() else None,
         "drift": drift,
         "audit": {
-            "greedy": greedy_rows(run, facts, measured),
+            "greedy": greedy_rows(run, measured, last),
             "distribution": distribution_rows(run),
         },
     }

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from backends.errors import EngineError
+from backends.errors import EngineError, InputError
 from orchestrator.comparing.blocks import Measured
 from orchestrator.load import sample
 from orchestrator.load.client_floor import client_json
 from orchestrator.load.sample import Sample
 from orchestrator.measuring import environment
-from orchestrator.measuring.counters import Counters, delta, spec_record
-from orchestrator.measuring.energy import Power, power
+from orchestrator.measuring.counters import Counters, agree, delta, spec_record
+from orchestrator.measuring.energy import power
 from orchestrator.measuring.metrics import Phase
 from orchestrator.measuring.roofline import roof
 from orchestrator.measuring.validity import problems, warnings
@@ -23,6 +24,18 @@ from orchestrator.rundir import RunDirectory, read_json
 from orchestrator.serving import reported
 
 
+@dataclass(frozen=True)
+class Turn:
+    """What one start of one arm left, and what holds for the whole run."""
+
+    folder: Path
+    facts: Mapping[str, Any]
+    """run.json, as `machine` is environment.json and `plan` the arm's part of plan.json."""
+    machine: dict[str, Any]
+    plan: Mapping[str, Any]
+    status: Mapping[str, Any]
+
+
 def turn_of(
     run: RunDirectory,
     facts: Mapping[str, Any],
@@ -30,6 +43,7 @@ def turn_of(
     plan: Mapping[str, Any],
     repeat: int,
 ) -> tuple[dict[str, Any], list[Measured]]:
+    """Its status and its phases."""
     folder = run.turn(plan["id"], repeat)
     if not (folder / "status.json").exists():
         word = "interrupted" if folder.exists() else "not run"
@@ -37,15 +51,26 @@ def turn_of(
         status: dict[str, Any] = {"status": word, "reason": reason}
     else:
         status = read_json(folder / "status.json")
+    turn = Turn(folder, facts, machine, plan, status)
+    counters = folder / "counters.json"
+    rows = read_json(counters) if counters.exists() else []
+    modes = facts["workload"]["modes"]
+    if status["status"] == "ok" and len(rows) < len(modes) * len(facts["workload"]["concurrency"]):
+        raise InputError("lacks phases, though the arm ended well.", where=str(counters))
     samples = samples_of(folder / "samples.jsonl")
+    if {(one.arm, one.repeat) for one in samples} - {(plan["id"], repeat)}:
+        raise InputError("holds requests of another arm.", where=str(folder / "samples.jsonl"))
     told = reported.told(plan, status.get("facts", {}), folder / "server.log")
-    counters = read_json(folder / "counters.json") if (folder / "counters.json").exists() else []
     phases = []
-    for counted in counters:
+    for counted in rows:
+        mode = next((m for m in modes if m["name"] == counted["mode"]), None)
+        if mode is None:
+            what = f'has a mode "{counted["mode"]}" that is not in run.json.'
+            raise InputError(what, where=str(counters))
+        mode = {**mode, "stop": mode.get("stop") or facts["workload"]["stop"]}
         key = (counted["mode"], counted["concurrency"])
         mine = [s for s in samples if (s.mode, s.concurrency) == key]
-        watts = power((counted.get("observed") or {}).get("gpu", {}), folder / "gpu.csv", mine)
-        phases.append(_measured(facts, machine, plan, status, told, counted, mine, watts))
+        phases.append(_measured(turn, mode, told, counted, mine))
     return status, phases
 
 
@@ -54,72 +79,65 @@ def samples_of(path: Path) -> list[Sample]:
 
 
 def _measured(
-    facts: Mapping[str, Any],
-    machine: dict[str, Any],
-    plan: Mapping[str, Any],
-    status: Mapping[str, Any],
+    turn: Turn,
+    mode: Mapping[str, Any],
     told: Mapping[str, Any],
     counted: Mapping[str, Any],
     samples: list[Sample],
-    watts: Power | str,
 ) -> Measured:
+    """`told` is what the server reported of its settings, `counted` a row of counters.json."""
+    facts, plan, status = turn.facts, turn.plan, turn.status
     good = [s for s in samples if s.error is None]
+    observed = counted.get("observed")
     record, contradiction = None, None
     if plan["speculation"] != "none":
+        answers = [s.server for s in good]
         try:
-            record = spec_record(
-                delta(_counters(counted["before"]), _counters(counted["after"])),
-                [s.server for s in good],
-                counted["draft_tokens"],
-            )
+            grown = delta(_counters(counted["before"]), _counters(counted["after"]))
+            record = spec_record(grown, answers, counted["draft_tokens"])
+            if record is not None:
+                agree(record, answers)
         except EngineError as error:
-            contradiction = error.what
-    k, bound = counted["draft_tokens"], roof(machine, status)
-    phase = Phase(good, record, plan["speculation"], k, watts, bound)
-    mode = next(m for m in facts["workload"]["modes"] if m["name"] == counted["mode"])
-    workload = {**facts["workload"], "stop": mode.get("stop") or facts["workload"]["stop"]}
-    workload["count"] = counted.get("requests", workload["count"])
-    observed = counted.get("observed")
+            record, contradiction = None, error.what
+    phase = Phase(
+        good,
+        record,
+        plan["speculation"],
+        counted["draft_tokens"],
+        power((observed or {}).get("gpu", {}), turn.folder / "gpu.csv", samples),
+        roof(turn.machine, status),
+        contradiction,
+    )
+    wanted = {**facts["workload"], "stop": mode["stop"], "count": counted["requests"]}
     client = client_json(counted.get("client"), samples)
-    found = problems(phase, samples, workload, observed, plan.get("expected_length"), client)
-    if contradiction is not None:
-        found = (contradiction, *found)
+    found = problems(phase, samples, wanted, observed, plan.get("expected_length"), client)
     asked = {**facts["serve"], **plan["conditions"]}
     asked["context_per_slot"] = asked["context_length"]
     settled, sources, contradictions = reported.settle(asked, told)
-    found = (*found, *contradictions)
-    doubts = warnings(observed, status.get("others_on_gpu", {}))
-    conditions = _conditions({**facts, "workload": workload}, machine, plan, status, counted, mode)
     return Measured(
         plan["id"],
         counted["mode"],
         counted["concurrency"],
         phase,
         len(samples) - len(good),
-        found,
-        doubts,
+        (*found, *contradictions),
+        warnings(observed, status.get("others_on_gpu", {})),
         observed,
-        {**conditions, **settled},
+        {**_conditions(turn, mode, counted), **settled},
         client=client,
         sources=sources,
     )
 
 
-def _conditions(
-    facts: Mapping[str, Any],
-    machine: dict[str, Any],
-    plan: Mapping[str, Any],
-    status: Mapping[str, Any],
-    counted: Mapping[str, Any],
-    mode: Mapping[str, Any],
-) -> dict[str, Any]:
+def _conditions(turn: Turn, mode: Mapping[str, Any], counted: Mapping[str, Any]) -> dict[str, Any]:
     """Every field of certify.CONDITIONS, as gathered; None is unknown."""
+    facts, plan, status = turn.facts, turn.plan, turn.status
     drafter, serve, workload = plan["drafter"], facts["serve"], facts["workload"]
     acceptance = plan.get("acceptance", REAL)
     return {
         "backend": plan["backend"],
         "speculation": plan["speculation"],
-        "hardware": environment.hardware(machine, facts["device"], status.get("gpus")),
+        "hardware": environment.hardware(turn.machine, facts["device"], status.get("gpus")),
         "clocks": _clocks(counted.get("observed")),
         "gpu_processes": _others(status.get("others_on_gpu", {})),
         "engine": f"{plan['backend']} {status.get('engine', plan).get('version', 'unknown')}",
@@ -142,7 +160,7 @@ def _conditions(
         "prompts": facts["prompts"]["sha256"],
         "sampling": f"T {mode['temperature']:g}, top_p {mode['top_p']:g}, top_k {mode['top_k']}, "
         f"seed {workload['seed']}",
-        "stop": f"{workload['stop']}, {workload['output_tokens']} tokens, "
+        "stop": f"{mode['stop']}, {workload['output_tokens']} tokens, "
         f"end ids {facts['end_token_ids']}",
         "harness": facts["harness"],
     }

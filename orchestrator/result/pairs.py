@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,8 +12,6 @@ from orchestrator.comparing.certify import certify, kind_of
 from orchestrator.comparing.compare import Comparison, compare, decode_ratio
 from orchestrator.comparing.noise import block_floor, drift_floor
 from orchestrator.comparing.verification import Curve, step_time_split
-from orchestrator.result.gather import turn_of
-from orchestrator.rundir import BOOKEND, RunDirectory
 
 
 def pairs(measured: list[Measured]) -> Iterator[tuple[Measured, Measured]]:
@@ -69,31 +67,17 @@ def compare_all(
         yield compared
 
 
-def drift_rows(
-    run: RunDirectory,
-    facts: Mapping[str, Any],
-    machine: dict[str, Any],
-    plans: Mapping[str, Any],
-    measured: list[Measured],
-) -> list[dict[str, Any]]:
-    """The reference arm's second turn over its first: what the machine itself changed."""
-    reference = facts["reference"]
-    _, again = turn_of(run, facts, machine, plans[reference], BOOKEND)
+def drift_rows(last: Sequence[Measured], measured: Sequence[Measured]) -> list[dict[str, Any]]:
+    """The reference arm's last turn over its first: what the machine itself changed."""
+    first = {(one.arm, one.mode, one.concurrency): one.first for one in measured}
     rows = []
-    for late in again:
-        early = next(
-            (
-                m
-                for m in measured
-                if (m.arm, m.mode, m.concurrency) == (reference, late.mode, late.concurrency)
-            ),
-            None,
-        )
-        ratio = decode_ratio(late.phase.samples, early.first.samples) if early else None
+    for late in last:
+        early = first.get((late.arm, late.mode, late.concurrency))
+        ratio = decode_ratio(late.phase.samples, early.samples) if early else None
         if ratio is not None:
             rows.append(
                 {
-                    "arm": reference,
+                    "arm": late.arm,
                     "mode": late.mode,
                     "concurrency": late.concurrency,
                     "ratio": ratio.value,

@@ -115,6 +115,94 @@ def test_counters_that_contradict_each_other_invalidate_their_arm_only(run: Path
     assert result["comparisons"][0]["verdict"] == "refused"
 
 
+def test_counters_that_cover_other_requests_than_the_timed_ones_invalidate(run: Path) -> None:
+    samples = run / "arms" / "llamacpp-dflash" / "1" / "samples.jsonl"
+
+    def tell(accepted: int) -> None:
+        rows = [json.loads(line) for line in samples.read_text(encoding="utf-8").splitlines()]
+        told = {"steps": None, "drafted": None, "accepted": accepted, "histogram": None}
+        lines = (json.dumps({**row, "server": told}) for row in rows)
+        samples.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+
+    tell(7)  # of each of 6 requests; the server counted 42
+    drafter = result_of(run)["arms"][1]["modes"][0]
+    assert drafter["problems"] == []
+    tell(6)
+    drafter = result_of(run)["arms"][1]["modes"][0]
+    (problem,) = drafter["problems"]
+    assert problem.startswith("the server counted 42 accepted drafts, the answers that came 36")
+    for name in ("acceptance_length", "step_time_ms"):
+        assert drafter["metrics"][name]["value"] is None
+        assert drafter["metrics"][name]["reason"] == problem
+
+
+def test_a_failed_last_turn_is_told_and_not_taken_for_no_drift(run: Path) -> None:
+    assert result_of(run)["drift"]
+    last = run / "arms" / "llamacpp-base" / "2"
+    change(last / "status.json", lambda data: data.update(status="failed", reason="out of memory"))
+    (last / "counters.json").unlink()
+    result = result_of(run)
+    assert result["drift"] == []
+    base, drafter = result["arms"]
+    assert (base["status"], base["reason"]) == ("failed", "again, for drift: out of memory")
+    assert drafter["status"] == "ok"
+    assert result["complete"]
+    shutil.rmtree(last)
+    result = result_of(run)
+    assert not result["complete"]
+    assert result["arms"][0]["status"] == "ok"
+
+
+def test_problems_of_the_last_turn_are_doubts_about_drift(run: Path) -> None:
+    counters = run / "arms" / "llamacpp-base" / "2" / "counters.json"
+    change(counters, lambda phases: phases[0]["observed"]["server"]["after"].update(pid=1))
+    base = result_of(run)["arms"][0]
+    assert (base["status"], base["modes"][0]["problems"]) == ("ok", [])
+    assert base["modes"][0]["warnings"] == [
+        "again, for drift: the server is not the process that it was before the phase"
+    ]
+
+
+def drop(*keys: str) -> Callable[[Any], Any]:
+    return lambda data: [data.pop(key) for key in keys]
+
+
+@pytest.mark.parametrize(
+    ("file", "how", "complaint"),
+    [
+        ("run.json", lambda data: data.update(schema=2), r"run.json: has schema 2; .* schema 1"),
+        ("run.json", drop("schema"), r'run.json: lacks "schema"'),
+        ("run.json", drop("bookend"), r'run.json: lacks "bookend"'),
+        ("run.json", lambda data: data["arms"].append("x"), r"plan.json: lacks x"),
+        (
+            "run.json",
+            lambda data: data["workload"]["modes"][0].update(name="x"),
+            r'1/counters.json: has a mode "greedy" that is not in run.json',
+        ),
+        ("arms/llamacpp-base/1/counters.json", list.clear, r"counters.json: lacks phases"),
+        (
+            "arms/llamacpp-base/1/counters.json",
+            lambda rows: rows[0].pop("verification"),
+            r'counters.json: lacks "verification"',
+        ),
+        ("environment.json", drop("cpu"), r'environment.json: lacks "cpu"'),
+    ],
+)
+def test_a_run_directory_that_is_not_as_it_was_written_is_refused(
+    run: Path, file: str, how: Callable[[Any], Any], complaint: str
+) -> None:
+    change(run / file, how)
+    with pytest.raises(InputError, match=complaint):
+        result_of(run)
+
+
+def test_requests_of_another_arm_are_refused(run: Path) -> None:
+    base, drafter = (run / "arms" / f"llamacpp-{name}" / "1" for name in ("base", "dflash"))
+    shutil.copyfile(drafter / "samples.jsonl", base / "samples.jsonl")
+    with pytest.raises(InputError, match=r"base/1/samples.jsonl: holds requests of another arm"):
+        result_of(run)
+
+
 def test_foreign_load_is_a_warning_and_no_refusal(run: Path) -> None:
     counters = run / "arms" / "llamacpp-dflash" / "1" / "counters.json"
     load = {"threads": 8, "foreign_threads": 6.5}

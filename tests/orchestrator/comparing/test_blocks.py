@@ -59,6 +59,14 @@ def test_counters_samples_and_failures_add_up() -> None:
     ]
 
 
+def test_a_block_without_counters_leaves_none_to_the_pool() -> None:
+    told = block(1, [1.0] * 6)
+    silent = replace(told.phase, record=None, contradiction="5 of 4")
+    (found,) = join([[told], [block(3, [1.0] * 6, phase=silent)]])
+    assert found.phase.record is None
+    assert measure(found.phase)["step_time_ms"].reason == "5 of 4"
+
+
 def test_throughput_does_not_count_the_time_between_blocks() -> None:
     later = [
         replace(one, repeat=3, t_send_ns=10**12, t_end_ns=10**12 + one.t_end_ns)

@@ -7,7 +7,7 @@ import pytest
 from backends.base import CounterMap, RequestSpeculation, SpecRecord
 from backends.errors import EngineError
 from backends.llamacpp.launch import LLAMACPP
-from orchestrator.measuring.counters import Counters, delta, scrape, spec_record
+from orchestrator.measuring.counters import Counters, agree, delta, scrape, spec_record
 
 NAMES = CounterMap(
     steps="vllm:spec_decode_num_drafts_total",
@@ -77,6 +77,17 @@ def test_counters_are_preferred() -> None:
     requests = [RequestSpeculation(steps=1, drafted=1, accepted=1)]
     record = spec_record(Counters(4, 16, 7, (3, 2, 2, 0)), requests, 4)
     assert record == SpecRecord(4, 16, 7, (3, 2, 2, 0), "counters")
+
+
+def test_counters_that_cover_other_requests_are_seen() -> None:
+    record = SpecRecord(400, 1600, 700, None, "counters")
+    answers = [RequestSpeculation(accepted=350), RequestSpeculation(histogram=(0, 350))]
+    agree(record, answers)
+    agree(record, [*answers, None])  # one does not tell, so nothing is known
+    agree(record, [])
+    for accepted in (340, 360):
+        with pytest.raises(EngineError, match="counted 700 accepted drafts, the answers that came"):
+            agree(record, [answers[0], RequestSpeculation(accepted=accepted)])
 
 
 def test_requests_fill_in_where_counters_are_missing() -> None:

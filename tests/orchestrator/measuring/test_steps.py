@@ -52,6 +52,23 @@ def test_a_step_is_drafting_and_the_rest() -> None:
     assert found["target_time_ms"] == pytest.approx(30)
 
 
+def test_drafting_cannot_take_longer_than_its_step() -> None:
+    phase = drafted(timed([1.0, 1.0]), 50, (40, 30))
+    assert phase.record is not None
+    record = replace(phase.record, draft_passes=50, draft_ms=2500.0)
+    found = measure(replace(phase, record=record), ("target_time_ms",))["target_time_ms"]
+    assert (found.value, found.reason) == (
+        None,
+        "drafting is told to take longer than the whole step",
+    )
+
+
+def test_numbers_that_contradict_each_other_are_the_reason() -> None:
+    phase = replace(drafted(timed([1.0]), 50, (40,)), record=None, contradiction="5 of 4")
+    found = measure(phase, ("acceptance_length", "draft_utilisation", "step_time_ms"))
+    assert {one.reason for one in found.values()} == {"5 of 4"}
+
+
 def test_no_steps_are_no_speed() -> None:
     phase = replace(drafted(timed([1.0]), 50, (40,)), record=None)
     assert decode_steps(phase) == "the engine reported no verification steps"

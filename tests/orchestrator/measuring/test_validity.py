@@ -42,6 +42,24 @@ def test_failed_and_missing_requests() -> None:
     assert found(plain(GOOD[:3])) == ("only 3 of 4 requests were sent",)
 
 
+def test_a_request_counts_once() -> None:
+    assert found(plain([*GOOD, GOOD[0]])) == ("1 requests were counted twice",)
+    assert found(plain([*GOOD[:3], GOOD[0]])) == (
+        "only 3 of 4 requests were sent",
+        "1 requests were counted twice",
+    )
+
+
+def test_times_that_run_backwards() -> None:
+    one = GOOD[3]
+    for wrong in (
+        replace(one, t_send_ns=one.chunks[0][0] + 1),
+        replace(one, chunks=one.chunks[::-1]),
+        replace(one, t_end_ns=one.chunks[-1][0] - 1),
+    ):
+        assert found(plain([*GOOD[:3], wrong])) == ("the times of 1 requests run backwards",)
+
+
 def test_empty_replies_are_no_speed() -> None:
     empty = replace(sample(3, tokens=0), server_completion_tokens=None)
     assert found(plain([*GOOD[:3], empty]), stop="natural") == ("1 replies held no token",)
@@ -66,6 +84,7 @@ def test_the_servers_own_count_must_agree() -> None:
     ("phase", "problem"),
     [
         (Phase(GOOD, None, "dflash", 3), "the engine reported nothing about speculation"),
+        (Phase(GOOD, None, "dflash", 3, contradiction="5 of 4"), "5 of 4"),
         (drafted(GOOD, 0, (0, 0)), "the drafter was on, but nothing was drafted"),
         (drafted(GOOD, 100, (0, 0)), "hardly ever accepted (acceptance length 1.00)"),
         (drafted(GOOD, 1000, (90, 9)), "hardly ever accepted (acceptance length 1.10)"),

@@ -92,7 +92,8 @@ def _write_turn(
                 if one.server is not None:
                     steps += one.server.steps or 0
                     accepted += one.server.accepted or 0
-            counters.append(_counted(arm, mode["name"], steps, accepted, gpu))
+            counted = _counted(arm, mode["name"], steps, accepted, gpu)
+            counters.append({**counted, "requests": len(prompts)})
     if arm.failure is None:
         write_json(folder / "counters.json", counters)
     write_json(folder / "status.json", _status(arm, repeat, turn, title))
