@@ -15,6 +15,7 @@ WORDS = {
     "kv_dtype": "KV cache type",
     "stop": "stop rule",
     "harness": "museorch version",
+    "validity": "an invalid arm",
 }
 WHOSE = {"a": "the first", "b": "the second", "ab": "both"}
 

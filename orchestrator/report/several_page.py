@@ -84,14 +84,16 @@ def _pairs(rows: Sequence[Row]) -> Table:
     found = []
     for row in rows:
         low, high = row["interval"] or (None, None)
-        matched = row["certificate"]["matched"]
         found.append(
             (
                 Cell(f"{row['a']} / {row['b']}"),
                 Cell(row["verdict"], mark=row["verdict"].split()[0]),
                 *(times(value) for value in (row["ratio"], low, high)),
                 num(row["pairs"], 0),
-                Cell("matched" if matched else conditions.differing(row), why=row["reason"]),
+                Cell(
+                    "matched" if row["ratio"] is not None else conditions.differing(row),
+                    why=row["reason"],
+                ),
             )
         )
     columns = ("pair", "verdict", "ratio", "95 % from", "to", "prompts", "conditions")

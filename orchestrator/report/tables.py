@@ -62,12 +62,12 @@ def arms(result: Mapping[str, Any], phase: Phase) -> Table:
     rows = []
     for arm, mode in found:
         row = [Cell(arm["id"]), num(arm["draft_tokens"], 0, "no drafter")]
-        for name, _, decimals in shown:
-            if mode is None:
-                row.append(Cell(arm["status"], None, arm["reason"]))
-                continue
-            metric = mode["metrics"][name]
-            row.append(num(metric["value"], decimals, metric.get("reason")))
+        if mode is None:
+            row += [Cell(arm["status"], why=arm["reason"])]
+            row += [Cell(words.UNKNOWN)] * (len(shown) - 1)
+        else:
+            metrics = ((mode["metrics"][name], decimals) for name, _, decimals in shown)
+            row += [num(one["value"], decimals, one.get("reason")) for one, decimals in metrics]
         rows.append(tuple(row))
     return _filled(Table("Arms", tuple(columns), tuple(rows)), columns[2:])
 
@@ -114,7 +114,7 @@ def pairs(result: Mapping[str, Any], phase: Phase) -> Table:
                 num(row["pairs"], 0),
                 num(row["prompts_to_show_5_percent"], 0, "no number is enough, or none is known"),
                 Cell(
-                    "matched" if row["certificate"]["matched"] else conditions.differing(row),
+                    "matched" if row["ratio"] is not None else conditions.differing(row),
                     why=row["reason"],
                 ),
             )

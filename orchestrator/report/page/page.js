@@ -56,11 +56,12 @@
   }
   function showArms() {
     shown.clear();
+    const left = new Set();  // an arm without a box, as a failed one, stays
     for (const box of document.querySelectorAll("input[name=arm]")) {
-      if (box.checked) shown.add(box.value);
+      (box.checked ? shown : left).add(box.value);
     }
     for (const row of document.querySelectorAll("tr[data-arm]")) {
-      row.hidden = !shown.has(row.dataset.arm);
+      row.hidden = left.has(row.dataset.arm);
     }
   }
   function nameTheme() {

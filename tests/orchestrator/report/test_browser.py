@@ -160,6 +160,7 @@ def test_an_arm_is_left_out_of_plots_and_tables(browser: Browser, page: Path) ->
     WebDriverWait(browser.driver, 30).until(lambda _: len(browser.all(points)) < before)
     assert len(browser.all(points)) == before - 4
     assert not row.is_displayed()
+    assert browser.find(f"tr[data-arm={FAILED.id}]").is_displayed()
     browser.drawn()
 
 

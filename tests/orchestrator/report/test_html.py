@@ -93,6 +93,7 @@ def test_a_refused_pair_shows_no_ratio_and_says_what_differs(
 def test_a_failed_arm_is_named_with_its_reason(made: tuple[Reader, dict[str, Any], str]) -> None:
     reader, _, _ = made
     assert f"vllm-base failed: {FAILED.failure}" in reader.words
+    assert reader.table("Arms", "0").cell("vllm-base", "Decode rate (tok/s)") == ("failed", None)
 
 
 def test_acceptance_stands_on_the_page_and_behind_the_plot(
@@ -228,7 +229,9 @@ def test_one_prompt(tmp_path: Path) -> None:
         reader.table("Arms", "0").cell("llamacpp-base", "Decode rate (tok/s)")[1]
         == (result["arms"][0]["modes"][0]["metrics"]["decode_tok_s"]["value"])
     )
-    assert any("fewer than 5 prompts" in words for words in reader.words)
+    pair = "llama.cpp with DSpark / plain llama.cpp"
+    assert reader.table("Pairs", "0").cell(pair, "conditions")[0].startswith("fewer than 5 prompts")
+    assert not any("Grey band" in words for words in reader.words)
 
 
 def test_only_a_failed_arm(tmp_path: Path) -> None:
