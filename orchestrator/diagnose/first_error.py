@@ -18,7 +18,7 @@ _HANDLED = ("DEBUG", "INFO", "WARNING")
 _OPENS = re.compile(
     r"(?:fatal )?error(?::| while | when | loading | in | occurred|\(s\))|fatal:|what\(\):"
     r"|killed$|segmentation fault|illegal instruction|bus error|aborted\b|panic:"
-    r"|[\w./ -]{1,80}: (?:fatal )?error: ",
+    r"|[\w./ -]{1,80}: (?:fatal )?error(?:: | loading )",
     re.I,
 )
 _EXCEPTION = re.compile(r"[A-Za-z_][\w.]{0,150}(?:Error|Exception|Exit|Interrupt): \S")
