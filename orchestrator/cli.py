@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import sys
+from io import TextIOWrapper
 
 import typer
 
@@ -91,6 +92,8 @@ def _options(
 
 def main() -> None:
     """Run the command line. Expected failures are one message on stderr, never a traceback."""
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # bars and dashes, in a locale that has none
     try:
         app()
     except MuseorchError as error:

@@ -66,9 +66,12 @@ def down(
     everything: bool = typer.Option(False, "--all", help="End every server."),
 ) -> None:
     """End a server and remove what is kept of it."""
+    from backends.errors import InputError
     from orchestrator.up import state as book
     from orchestrator.up import stop
 
+    if everything and name is not None:
+        raise InputError(f"every server, or {name} alone?", where="--all", fix="Leave one out.")
     for state in book.everyone() if everything else [book.only(name)]:
         ended = stop.down(state)
         print(f"{state.name}: {'ended' if ended else 'had ended; what was left is removed'}")
@@ -76,16 +79,24 @@ def down(
 
 def restart(name: str | None = NAME, patch_in_place: bool = IN_PLACE) -> None:
     """End a server and start it again as it was asked for, on the same port, detached."""
+    from dataclasses import replace
+
     from backends.errors import InputError
     from orchestrator.up import state as book
     from orchestrator.up import stop
     from orchestrator.up.choose import choose
+    from orchestrator.up.start import check_access
 
     state = book.only(name)
-    key = os.environ.get(KEY)
-    if state.needs_key and key is None:
+    key = os.environ.get(KEY) if state.needs_key else None
+    if state.needs_key and not key:
         raise InputError("its API key is not kept.", where=state.name, fix=f"Set {KEY}.")
-    choose(state.options)  # what it was made of may be gone; then it had better go on
+    # What it was made of may be gone; then it had better go on. Its own memory comes free.
+    choice = choose(state.options)
+    choice = replace(choice, budget=replace(choice.budget, space=None))
+    check_access(state.options, choice, key)
+    if (problem := choice.problem()) is not None:
+        raise problem
     stop.down(state)
     choice = choose(state.options)
     bring_up(choice, state.options, state.name, key, True, patch_in_place, False)

@@ -98,7 +98,15 @@ def up(
     if choice.fetchable() and not offline():
         _fetch(choice, yes)
         choice = choose(options)
-    bring_up(choice, options, name or choice.name, api_key, detach, patch_in_place, as_json)
+    bring_up(
+        choice,
+        options,
+        choice.name if name is None else name,
+        api_key,
+        detach,
+        patch_in_place,
+        as_json,
+    )
 
 
 def _fetch(choice: Choice, yes: bool) -> None:
@@ -220,6 +228,8 @@ def _hold(running: Up) -> None:
 
 def _keep_key_out_of_argv() -> None:
     """Start this program again with the key in its environment, where `ps` does not show it."""
+    from backends.errors import InputError
+
     words = sys.orig_argv
     kept: list[str] = []
     key: str | None = None
@@ -231,5 +241,9 @@ def _keep_key_out_of_argv() -> None:
             key = word.removeprefix("--api-key=")
         else:
             kept.append(word)
+    if key == "":
+        raise InputError(
+            "the API key is empty.", where="--api-key", fix="Is the variable set that holds it?"
+        )
     if key is not None:
         os.execve(sys.executable, [sys.executable, *kept[1:]], {**os.environ, KEY: key})

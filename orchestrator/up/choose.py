@@ -32,6 +32,7 @@ FLAGS = {
     "quantisation": "--quant",
     "speculation": "--speculation",
     "backend": "--backend",
+    "draft_tokens": "--draft-tokens",
     "context_length": "--context-length",
 }
 
@@ -48,7 +49,8 @@ def choose(options: Options) -> Choice:
 
     Raises InputError for what the recipe or the model does not have.
     """
-    choices = list(_recipe_choices(options) if options.recipe else _model_choices(options))
+    made = _model_choices if options.recipe is None else _recipe_choices
+    choices = list(made(options))
     for choice in choices:
         if choice.problem() is None:
             return choice
@@ -81,14 +83,15 @@ def _recipe_choices(options: Options) -> Iterator[Choice]:
     if not wanted:
         known = ", ".join(arm.id for arm in arms)
         raise InputError("no arm of the recipe is that.", where=str(path), fix=f"It has: {known}.")
+    real = [arm for arm in wanted if arm.simulated is None]
+    if not real:
+        raise InputError(
+            "its acceptance is simulated, so what it says means nothing.",
+            where=wanted[0].id,
+            fix="Choose another with --arm.",
+        )
     here = space(recipe.device)
-    for arm in wanted:
-        if arm.simulated is not None:
-            raise InputError(
-                "its acceptance is simulated, so what it says means nothing.",
-                where=arm.id,
-                fix="Choose another with --arm.",
-            )
+    for arm in real:
         yield _choice(_served(recipe, options), path.parent, model, arm, options, here)
 
 

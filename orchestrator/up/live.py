@@ -81,9 +81,12 @@ def read(state: State, key: str | None) -> Reading | str:
             base_url=state.url, headers=headers, timeout=TIMEOUT_S, trust_env=False
         ) as client:
             answer = client.get("/metrics")
-            if answer.status_code in (401, 403) and key is None:
-                return "its metrics need the API key: set MUSEORCH_API_KEY"
-            text = answer.raise_for_status().text
+            if answer.status_code in (401, 403):
+                why = "need the API key" if key is None else "refuse this API key"
+                return f"its metrics {why}: set MUSEORCH_API_KEY"
+            if not answer.is_success:
+                return f"no /metrics: HTTP {answer.status_code}"
+            text = answer.text
             under_way = _under_way(client, names.slots) if names.slots is not None else 0
         counters = scrape(text, backend.counters)
     except httpx.HTTPError as error:

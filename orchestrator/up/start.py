@@ -24,7 +24,7 @@ from orchestrator.up.state import State
 
 FIRST_PORT = 8000
 PORTS = 100
-KEY_CHARACTERS = 16
+KEY_CHARACTERS = range(16, 513)
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
@@ -51,10 +51,11 @@ def check_access(options: Options, choice: Choice, key: str | None) -> None:
         )
     if key is None:
         return
-    if len(key) < KEY_CHARACTERS or not key.isprintable() or set(key) & set(" ,"):
+    plain = key.isascii() and key.isprintable() and not set(key) & set(" ,")
+    if len(key) not in KEY_CHARACTERS or not plain:
         raise InputError(
-            f"an API key has at least {KEY_CHARACTERS} characters, none of them a space or a "
-            "comma.",
+            f"an API key has {KEY_CHARACTERS[0]} to {KEY_CHARACTERS[-1]} characters of ASCII, none "
+            "of them a space or a comma.",
             where="--api-key",
         )
     if choice.planned.plan.key_env is None:
@@ -62,7 +63,7 @@ def check_access(options: Options, choice: Choice, key: str | None) -> None:
             f"{choice.arm.backend} shows its key in its own log and arguments, so museorch does "
             "not give it one.",
             where="--api-key",
-            fix="Leave --host at 127.0.0.1 and put a proxy that checks keys before it, or use "
+            fix="Unset MUSEORCH_API_KEY and put a proxy that checks keys before 127.0.0.1, or use "
             "another --backend.",
         )
 
@@ -140,6 +141,11 @@ def _port(host: str, asked: int | None, taken: Collection[int]) -> int:
     """The one asked for, or the first free one from 8000 on, or any free one."""
     if asked is not None:
         return usable_port(host, asked)
+    try:
+        free = usable_port(host, None)
+    except InputError:
+        what = f"{host!r} is no address of this machine."
+        raise InputError(what, where="--host", fix="`ip address` lists them.") from None
     for port in range(FIRST_PORT, FIRST_PORT + PORTS):
         if port in taken:
             continue
@@ -147,7 +153,7 @@ def _port(host: str, asked: int | None, taken: Collection[int]) -> int:
             return usable_port(host, port)
         except InputError:
             continue
-    return usable_port(host, None)
+    return free
 
 
 def _first_state(

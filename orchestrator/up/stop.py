@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 from backends.errors import EngineError
 from orchestrator.serving import guard
 from orchestrator.serving.serve import GRACE_S
@@ -19,7 +21,8 @@ def down(state: State) -> bool:
     """
     running = state.standing != "ended"
     if running:
-        book.settle(state.name, "stopping")
+        with contextlib.suppress(OSError):  # a full disk is a reason to end it
+            book.settle(state.name, "stopping")
         state = book.find(state.name)
     # The guard ends all that is below it; without one yet, its `up` does.
     first = state.guard if state.guard is not None else state.owner

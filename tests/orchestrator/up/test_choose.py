@@ -10,6 +10,7 @@ from backends.errors import EngineError, InputError
 from orchestrator.up.choice import Choice, Options
 from orchestrator.up.choose import choose
 from orchestrator.up.memory import GIB, budget, space
+from orchestrator.up.start import _port
 from tests.orchestrator import nvidia
 
 
@@ -110,7 +111,8 @@ def test_the_size_of_files_is_read_from_disk() -> None:
         ({"model": "muse"}, 'unknown model "muse"'),
         ({"arm": "x"}, "--arm: an arm is part of a recipe"),
         ({"backend": "llamacpp", "speculation": "dspark"}, "--speculation: no dspark drafter"),
-        ({"draft_tokens": 99}, "K 99 is above the 15 drafts"),
+        ({"draft_tokens": 99}, "--draft-tokens: K 99 is above the 15 drafts"),
+        ({"recipe": "", "model": None, "device": None}, "is a folder, not a file"),
         ({"context_length": 10**6}, "above the 131072"),
     ],
 )
@@ -136,3 +138,16 @@ def test_a_recipes_drafted_arm_comes_before_its_plain_one() -> None:
     assert choose(Options(recipe=recipe, speculation="none")).arm.id == "vllm-base"
     with pytest.raises(InputError, match="--device: the recipe is for cuda"):
         choose(Options(recipe=recipe, device="cpu"))
+
+
+def test_an_arm_with_simulated_acceptance_is_passed_over() -> None:
+    recipe = "muse-glimmer-30b/h200-iso-acceptance"
+    assert choose(Options(recipe=recipe)).arm.id == "vllm-base"
+    with pytest.raises(InputError, match="acceptance is simulated"):
+        choose(Options(recipe=recipe, speculation="dflash"))
+
+
+@pytest.mark.parametrize("port", [None, 8000])
+def test_a_host_of_another_machine(port: int | None) -> None:
+    with pytest.raises(InputError, match=r"192\.0\.2\.1"):
+        _port("192.0.2.1", port, ())

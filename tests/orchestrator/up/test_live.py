@@ -1,9 +1,14 @@
 from __future__ import annotations
 
+from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from threading import Thread
+
 import pytest
 
 from orchestrator.measuring.counters import Counters
-from orchestrator.up.live import Reading
+from orchestrator.up.live import Reading, read
+from tests.orchestrator.up.test_state import state
 
 
 def reading(at: float, counters: Counters, generated: float, requests: float | None) -> Reading:
@@ -24,3 +29,23 @@ def test_length_by_tokens_where_accepted_drafts_are_not_counted() -> None:
     assert now.length() == pytest.approx(184 / 26)
     assert reading(1.0, Counters(26), 190, None).length() is None
     assert reading(1.0, Counters(), 190, 6).length() is None
+
+
+class _Locked(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        self.send_error(401)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+def test_a_wrong_key_is_told_in_one_line() -> None:
+    with HTTPServer(("127.0.0.1", 0), _Locked) as server:
+        Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+        one = replace(state(), url=f"http://127.0.0.1:{server.server_port}")
+        told = [read(one, key) for key in (None, "another-key")]
+        server.shutdown()
+    assert told == [
+        "its metrics need the API key: set MUSEORCH_API_KEY",
+        "its metrics refuse this API key: set MUSEORCH_API_KEY",
+    ]

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import stat
 import subprocess
 import sys
@@ -63,6 +64,21 @@ def test_a_pid_given_to_another_process_is_not_taken_for_the_server() -> None:
     assert old.standing == "ended"
     book.write(old)
     assert stop.down(old) is False, "and this process goes on"
+    assert book.everyone() == []
+
+
+def test_a_server_is_ended_where_nothing_can_be_written() -> None:
+    """A limit on the size of files stands for a full disk, which its log may have filled."""
+    with subprocess.Popen(["sleep", "60"], start_new_session=True) as child:
+        one = state(guard=process(child.pid))
+        book.write(one)
+        limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (0, limits[1]))
+        try:
+            assert stop.down(one)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        assert child.wait(5) != 0
     assert book.everyone() == []
 
 

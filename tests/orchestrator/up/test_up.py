@@ -66,6 +66,8 @@ def test_up_is_seen_asked_and_ended(home: Path, tmp_path: Path) -> None:
     assert told["marginal_acceptance"][0] == pytest.approx(0.67, abs=0.1)
     assert "listening on port" in museorch(home, "logs").stdout
     assert NAME in museorch(home, "top").stdout
+    ascii_only = museorch(home, "status", "--interval", "0.1", env={"PYTHONIOENCODING": "ascii"})
+    assert "% ????" in ascii_only.stdout, ascii_only.stderr
 
     down = museorch(home, "down", NAME)
     assert (down.returncode, down.stdout) == (0, f"{NAME}: ended\n")
@@ -194,11 +196,15 @@ def test_restart_keeps_port_and_settings(home: Path, tmp_path: Path) -> None:
     assert museorch(home, "restart").returncode == 2
     assert answer(home, "ps")["servers"] == [before], "it was not ended for nothing"
     (tmp_path / "away.yaml").rename(tmp_path / "recipe.yaml")
-    done = museorch(home, "restart")
+    (tmp_path / "llama-server").rename(tmp_path / "away")
+    assert "llama-server" in museorch(home, "restart").stderr
+    assert answer(home, "ps")["servers"] == [before], "it was not ended for nothing"
+    (tmp_path / "away").rename(tmp_path / "llama-server")
+    done = museorch(home, "restart", env={"MUSEORCH_API_KEY": KEY})
     assert done.returncode == 0, done.stderr
     (after,) = answer(home, "ps")["servers"]
     assert after["pid"] != before["pid"]
-    same = ("name", "port", "speculation", "draft_tokens", "context_length")
+    same = ("name", "port", "speculation", "draft_tokens", "context_length", "needs_key")
     assert {key: after[key] for key in same} == {key: before[key] for key in same}
 
 
@@ -207,7 +213,8 @@ def test_a_key_is_needed_beyond_this_machine_and_shown_nowhere(home: Path, tmp_p
     refused = museorch(home, "up", recipe, "--host", "0.0.0.0", "--detach")
     assert refused.returncode == 2
     assert "API key is needed" in refused.stderr
-    assert "at least 16" in museorch(home, "up", recipe, "--api-key", "short").stderr
+    assert "16 to 512" in museorch(home, "up", recipe, "--api-key", "schlüssel" * 2).stderr
+    assert "is empty" in museorch(home, "up", recipe, "--api-key", "").stderr
     assert kept(home) == []
 
     done = museorch(home, "up", recipe, "--detach", "--api-key", KEY)
@@ -216,6 +223,7 @@ def test_a_key_is_needed_beyond_this_machine_and_shown_nowhere(home: Path, tmp_p
     assert not [words for words in processes(tmp_path) if any(KEY in word for word in words)]
     (row,) = answer(home, "ps")["servers"]
     assert row["needs_key"]
+    assert museorch(home, "down", NAME, "--all").returncode == 2
     assert psutil.Process(row["pid"]).environ()["LLAMA_API_KEY"] == KEY
     for path in (home / "servers").rglob("*"):
         assert not path.is_file() or KEY not in path.read_text(errors="replace"), path
