@@ -54,19 +54,16 @@ def chunk(event: Mapping[str, Any]) -> Chunk:
     if finish == "abort":
         told = reason.get("message") if isinstance(reason, dict) else None
         return Chunk(error=f"aborted by the server: {told or 'no reason given'}")
+    top = meta.get("output_top_logprobs")
     return Chunk(
-        token_ids=tuple(ids),
-        finish=finish,
-        prompt_tokens=meta.get("prompt_tokens"),
-        completion_tokens=meta.get("completion_tokens"),
-        speculation=_request_speculation(meta) if finish else None,
-        top=_top(meta),
+        tuple(ids),
+        finish,
+        meta.get("prompt_tokens"),
+        meta.get("completion_tokens"),
+        _request_speculation(meta) if finish else None,
+        None,
+        tuple((token, logprob) for logprob, token, *_ in top[0] or ()) if top else (),
     )
-
-
-def _top(meta: Mapping[str, Any]) -> tuple[tuple[int, float], ...]:
-    rows = meta.get("output_top_logprobs") or [()]
-    return tuple((token, logprob) for logprob, token, *_ in rows[0] or ())
 
 
 def _request_speculation(meta: Mapping[str, Any]) -> RequestSpeculation | None:

@@ -40,22 +40,23 @@ def chunk(event: Mapping[str, Any]) -> Chunk:
     if "error" in event:
         return Chunk(error=error_text(event["error"]))
     tokens: tuple[int, ...] = ()
-    finish: str | None = None
-    choices = event.get("choices", [])
-    if choices:
-        ids = choices[0].get("token_ids")
+    finish = logprobs = None
+    if choices := event.get("choices"):
+        choice = choices[0]
+        ids = choice.get("token_ids")
         if ids is not None and not isinstance(ids, list):
             raise ValueError(f"choices[0].token_ids is a {type(ids).__name__}, not a list")
         tokens = tuple(ids) if ids else ()
-        finish = choices[0].get("finish_reason")
-    usage = event.get("usage") or {}
+        finish, logprobs = choice.get("finish_reason"), choice.get("logprobs")
+    usage, metrics = event.get("usage") or {}, event.get("metrics")
     return Chunk(
-        token_ids=tokens,
-        finish=finish,
-        prompt_tokens=usage.get("prompt_tokens"),
-        completion_tokens=usage.get("completion_tokens"),
-        speculation=_request_speculation(event.get("metrics")),
-        top=_top(choices[0].get("logprobs")) if choices else (),
+        tokens,
+        finish,
+        usage.get("prompt_tokens"),
+        usage.get("completion_tokens"),
+        _request_speculation(metrics) if metrics else None,
+        None,
+        _top(logprobs) if logprobs else (),
     )
 
 
