@@ -12,6 +12,8 @@ from orchestrator.report.headline import headlines
 from orchestrator.report.labels import labels
 
 WIDTH = 80
+FEW = 3
+"""Doubts told one by one."""
 COLUMNS = (
     ("decode_tok_s", "decode", "tok/s", 1),
     ("output_tok_s", "output", "tok/s", 1),
@@ -40,7 +42,7 @@ def render(result: Mapping[str, Any]) -> str:
         if verdicts:
             blocks.append("\n".join(verdicts))
     started = [part for line in roofline.startup(result) for part in hang(line)]
-    notes = [*_failures(result), *_audit(result), *_drift(result), *started]
+    notes = [*_failures(result), *_doubts(result), *_audit(result), *_drift(result), *started]
     if notes:
         blocks.append("\n".join(notes))
     answer = [line for told in headlines(result) for line in hang(told, "    ", first="  ")]
@@ -122,6 +124,17 @@ def _failures(result: Mapping[str, Any]) -> Iterator[str]:
             for problem in mode["problems"]:
                 phase = f"{mode['mode']}, {mode['concurrency']} at a time"
                 yield from hang(f"! {arm['id']}, {phase}: {problem}")
+
+
+def _doubts(result: Mapping[str, Any]) -> Iterator[str]:
+    found = list(words.doubts(result))
+    if len(found) > FEW:
+        found = [
+            f"{len(found)} signs that something else disturbed the measurement, all in report.md; "
+            f"the first: {found[0]}"
+        ]
+    for doubt in found:
+        yield from hang(doubt)
 
 
 def _audit(result: Mapping[str, Any]) -> Iterator[str]:

@@ -109,6 +109,16 @@ def test_the_terminal_ends_with_the_answer_and_cuts_no_name(tmp_path: Path) -> N
     assert max(map(len, text.splitlines())) <= 80
 
 
+@pytest.mark.parametrize(("count", "told"), [(2, 2), (4, 1)])
+def test_the_terminal_says_what_disturbed(run: RunDirectory, count: int, told: int) -> None:
+    result = build(run)
+    warnings = result["arms"][0]["modes"][0]["warnings"]
+    warnings[:] = [f"other processes kept {number} threads busy" for number in range(count)]
+    text = " ".join(terminal.render(result).split())
+    assert text.count("threads busy") == told
+    assert (f"{count} signs that something else disturbed" in text) == (told < count)
+
+
 def test_rows_of_every_request(run: RunDirectory) -> None:
     rows = list(samples(run))
     assert len(rows) == (3 * 2 + 2) * 12  # three arms that ran, two modes, and the second turn
