@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from orchestrator.report.headline import MOST, headlines
+from orchestrator.report.words import change
 from orchestrator.result.build import build
 from tests.orchestrator.report.synthetic import DFLASH, DSPARK, MODES, PLAIN, ArmLike, write_run
 
@@ -52,3 +53,7 @@ def test_a_refusal_says_in_which_phase(tmp_path: Path) -> None:
 def test_one_arm_has_nothing_to_be_compared_with(tmp_path: Path) -> None:
     (line,) = headlines(build(write_run(tmp_path / "run", (PLAIN,))))
     assert line.startswith("Nothing was compared")
+
+
+def test_a_change_of_more_than_double_is_a_factor() -> None:
+    assert [change(share) for share in (0.01, 0.082, 2.478)] == ["1.0 %", "8.2 %", "3.5x"]
