@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from backends.errors import InputError
-from orchestrator.published.claims import explain, load_claims, named
+from orchestrator.published.claims import load_claims, named
+from orchestrator.published.explain import explain
 from orchestrator.report import words
 from orchestrator.report.palette import LIGHT, config
 from orchestrator.result.build import build

@@ -11,7 +11,7 @@ from orchestrator.commands.output import print_json
 
 if TYPE_CHECKING:
     from orchestrator.published.claim_check import Check
-    from orchestrator.published.claims import Explanation
+    from orchestrator.published.explain import Explanation
 
 app = typer.Typer(
     help="Published speeds: their conditions, and what a run says of them.", no_args_is_help=True
@@ -23,7 +23,8 @@ WIDTH = 80
 @app.command("list")
 def list_claims(as_json: bool = JSON) -> None:
     """The published numbers museorch knows, each with its conditions and source."""
-    from orchestrator.published.claims import load_claims, rows, texts
+    from orchestrator.published.claims import load_claims, rows
+    from orchestrator.published.explain import texts
 
     claims = load_claims()
     if as_json:
@@ -31,6 +32,10 @@ def list_claims(as_json: bool = JSON) -> None:
         return
     for name, item in claims.items():
         _wrapped(f"{name}: {item.claim.headline()}", "")
+        if item.claim.ratios:
+            _wrapped(item.claim.rates())
+        for subject, shares in item.claim.acceptance.items():
+            _wrapped(f"{subject} accepted by position: {' '.join(f'{x:.2f}' for x in shares)}")
         known = [f"{key} {value}" for key, value in texts(item).items() if value is not None]
         _wrapped("; ".join(known))
         if item.quantisation_named:
@@ -82,8 +87,8 @@ def explain(a: str, b: str, as_json: bool = JSON) -> None:
     """Why two claims can or cannot be compared."""
     from dataclasses import asdict
 
-    from orchestrator.published.claims import explain as explain_two
     from orchestrator.published.claims import load_claims, named
+    from orchestrator.published.explain import explain as explain_two
 
     claims = load_claims()
     found = explain_two(named(claims, a), named(claims, b))
@@ -101,15 +106,15 @@ def _print_explanation(found: Explanation) -> None:
     from orchestrator.published.claims import NOT_PUBLISHED
 
     a, b = found.a.claim, found.b.claim
-    print(f"a: {a.id}: {a.headline()}")
-    print(f"b: {b.id}: {b.headline()}")
+    _wrapped(f"a: {a.id}: {a.headline()}", "")
+    _wrapped(f"b: {b.id}: {b.headline()}", "")
     if found.comparable:
         print("Every condition was published and is the same: they can be compared.")
     elif found.differs:
         names = [pair.field for pair in found.differs]
-        print(f"They cannot be compared: {_listed(names)} {_differ(len(names))}.")
+        _wrapped(f"They cannot be compared: {_listed(names)} {_differ(len(names))}.", "")
     else:
-        print("Whether they can be compared is not known: not all conditions were published.")
+        _wrapped("Whether they can be compared is not known: not all was published.", "")
     for title, pairs in (
         ("Different", found.differs),
         ("Not published by one or both", found.unknown),

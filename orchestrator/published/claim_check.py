@@ -7,11 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from orchestrator.published.claims import Claim, Number, Published, texts
+from orchestrator.published.claims import Claim, Number, Published, Sampling
+from orchestrator.published.explain import same_sampling, texts
 
 State = Literal["shared", "differs", "unknown"]
-ESSENTIAL = frozenset({"model", "hardware", "engine", "quantisation", "sampling"})
-"""Without knowing these to be the same, a number is about something else."""
+ESSENTIAL = frozenset({"model", "hardware", "engine", "quantisation"})
+"""Without knowing these and the temperature to be the same, a number is about something else."""
 
 
 @dataclass(frozen=True)
@@ -88,8 +89,10 @@ def _phases(result: Mapping[str, Any]) -> Iterator[list[Arm]]:
 def _check(published: Published, result: Mapping[str, Any], arms: Sequence[Arm]) -> Check:
     conditions = tuple(_conditions(published, arms))
     state = {condition.field: condition.state for condition in conditions}
-    comparable = "differs" not in state.values() and all(
-        state[name] == "shared" for name in ESSENTIAL
+    comparable = (
+        "differs" not in state.values()
+        and all(state[name] == "shared" for name in ESSENTIAL)
+        and published.claim.conditions.sampling is not None
     )
     arm, mode = arms[0]
     against = tuple(_against(published.claim, result, arms)) if comparable else ()
@@ -126,14 +129,14 @@ def _conditions(published: Published, arms: Sequence[Arm]) -> Iterator[Condition
     yield condition(
         "quantisation", quantisation, _plain(claim.quantisation or "") == _plain(quantisation)
     )
-    yield condition("sampling", run["sampling"], _sampling(claim.sampling, run["sampling"]))
-    drafts = sorted(
-        {m["conditions"]["draft_tokens"] for a, m in arms if a["speculation"] != "none"}
-    )
-    shown = ", ".join(map(str, drafts)) or None
-    yield condition("draft_tokens", shown, claim.draft_tokens in drafts)
-    told = claim.concurrency
-    alike = told == run["concurrency"] if isinstance(told, int) else None
+    sampled = same_sampling(claim.sampling, _sampling(run["sampling"]))
+    yield condition("sampling", run["sampling"], sampled)
+    drafts = {m["conditions"]["draft_tokens"] for a, m in arms if a["speculation"] != "none"}
+    shown = ", ".join(map(str, sorted(drafts))) or None
+    told = published.claim.told("draft_tokens")
+    yield condition("draft_tokens", shown, not drafts.isdisjoint(told))
+    told = published.claim.told("concurrency")
+    alike = None if any(isinstance(one, str) for one in told) else run["concurrency"] in told
     yield condition("concurrency", run["concurrency"], alike)
     for name in ("prompts", "context", "output"):
         yield condition(name, None, None)
@@ -161,18 +164,10 @@ def _counted(text: str) -> tuple[int, str]:
     return (int(found[1]), found[2]) if found else (1, text)
 
 
-def _sampling(claim: Any, run: str) -> bool | None:
-    """What the claim states is the same in the run; what it leaves open is shown, not guessed."""
-    if claim is None:
-        return None
+def _sampling(run: str) -> Sampling:
     found = re.match(r"T (\S+), top_p (\S+), top_k (\d+)", run)
     assert found is not None, "result.json says how it sampled"
-    temperature, top_p, top_k = float(found[1]), float(found[2]), int(found[3])
-    if claim.temperature != temperature:
-        return False
-    if temperature == 0:
-        return True
-    return claim.top_p in (None, top_p) and claim.top_k in (None, top_k)
+    return Sampling(temperature=float(found[1]), top_p=float(found[2]), top_k=int(found[3]))
 
 
 def _against(claim: Claim, result: Mapping[str, Any], arms: Sequence[Arm]) -> Iterator[Against]:

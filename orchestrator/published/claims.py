@@ -74,6 +74,20 @@ class Number(Strict):
             raise ValueError("a number needs a value or an acceptance_length")
         return self
 
+    def __str__(self) -> str:
+        rate = f"{'~' if self.about else ''}{self.value:g} tok/s" if self.value else None
+        length = f"{self.acceptance_length:g} tokens/step" if self.acceptance_length else None
+        numbers = ", ".join(text for text in (rate, length) if text)
+        of = (
+            self.drafter,
+            f"K {self.draft_tokens}" if self.draft_tokens else None,
+            f"{self.concurrency} at a time" if self.concurrency else None,
+            self.rate,
+            f"at {self.at}" if self.at else None,
+        )
+        told = ", ".join(text for text in of if text)
+        return f"{self.speculation} {numbers}" + (f" ({told})" if told else "")
+
 
 class ClaimedRatio(Strict):
     """Rate of a over that of b."""
@@ -110,9 +124,16 @@ class Claim(Strict):
             return ", ".join(
                 f"{r.a} {r.value:g}x {r.b}" + (f" at {r.at}" if r.at else "") for r in self.ratios
             )
-        return ", ".join(
-            f"{n.speculation} {n.value:g} tok/s" for n in self.numbers if n.value is not None
-        )
+        return self.rates()
+
+    def rates(self) -> str:
+        return "; ".join(map(str, self.numbers))
+
+    def told(self, name: Literal["draft_tokens", "concurrency"]) -> list[int | str]:
+        """Of the claim, else of its numbers."""
+        value = getattr(self.conditions, name)
+        of_numbers = {getattr(number, name) for number in self.numbers} - {None}
+        return [value] if value is not None else sorted(of_numbers)
 
 
 class Noise(Strict):
@@ -149,28 +170,6 @@ class Published:
     source: str
     quantisation_named: str | None = None
     """What the report called it, where that is another name."""
-
-
-@dataclass(frozen=True)
-class Pair:
-    """One condition of two claims, as text; None is not published."""
-
-    field: str
-    a: str | None
-    b: str | None
-
-
-@dataclass(frozen=True)
-class Explanation:
-    a: Published
-    b: Published
-    differs: tuple[Pair, ...]
-    unknown: tuple[Pair, ...]
-    shared: tuple[Pair, ...]
-
-    @property
-    def comparable(self) -> bool:
-        return not self.differs and not self.unknown
 
 
 def load_claims(folder: Path = CLAIMS) -> dict[str, Published]:
@@ -213,26 +212,6 @@ def named(claims: Mapping[str, Published], name: str) -> Published:
         hint = f'Did you mean "{close[0]}"?' if close else "`museorch claims list` shows them."
         raise InputError(f'no claim is called "{name}".', fix=hint)
     return claims[name]
-
-
-def explain(a: Published, b: Published) -> Explanation:
-    """Why two claims can or cannot be compared, condition by condition."""
-    left, right = texts(a), texts(b)
-    pairs = [Pair(name, left[name], right[name]) for name in left]
-    return Explanation(
-        a,
-        b,
-        tuple(p for p in pairs if p.a is not None and p.b is not None and p.a != p.b),
-        tuple(p for p in pairs if p.a is None or p.b is None),
-        tuple(p for p in pairs if p.a is not None and p.a == p.b),
-    )
-
-
-def texts(published: Published) -> dict[str, str | None]:
-    """Every condition as it is shown; None where it was not published."""
-    values = dict(published.claim.conditions)
-    shown = {name: None if value is None else str(value) for name, value in values.items()}
-    return {"model": published.model, **shown}
 
 
 def rows(claims: Mapping[str, Published]) -> Sequence[Mapping[str, Any]]:

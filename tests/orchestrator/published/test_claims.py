@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +18,13 @@ from orchestrator.inputs.models import load_model, quantisation_names
 from orchestrator.published.claim_check import Check, check
 from orchestrator.published.claims import (
     Published,
-    explain,
     load_claims,
     load_noise,
     named,
 )
+from orchestrator.published.explain import explain
 
+T_06 = "T 0.6, top_p 0.95, top_k 64, seed 1"
 CLAIM: dict[str, Any] = {
     "id": "here",
     "title": "A claim about the run below",
@@ -167,6 +169,32 @@ def test_what_was_not_published_is_not_the_same() -> None:
     assert not found.comparable
 
 
+def test_what_a_claim_leaves_open_of_its_sampling_is_unknown(tmp_path: Path) -> None:
+    item = published(tmp_path, sampling={"temperature": 1.0})
+    found = checked(item, run())
+    assert "sampling" in {c.field for c in found.of("unknown")}
+    assert found.comparable  # the temperature is the same
+    assert "sampling" in {c.field for c in checked(item, run(sampling=T_06)).of("differs")}
+    claims = load_claims()
+    for other in ("seed-vllm-dflash", "h200-vllm-terminal-bench"):
+        pair = explain(claims["h200-sglang-humaneval"], claims[other])
+        assert "sampling" in {one.field for one in pair.unknown}
+
+
+def test_conditions_published_with_each_number_are_published(tmp_path: Path) -> None:
+    claims = load_claims()
+    code, tuned = claims["pro6000-llamacpp-code"], claims["seed-vllm-dflash"]
+    assert {(p.field, p.a) for p in explain(code, tuned).differs} >= {("draft_tokens", "3, 15")}
+    claim = copy.deepcopy(CLAIM)
+    del claim["conditions"]["draft_tokens"], claim["conditions"]["concurrency"]
+    claim["numbers"][1] |= {"draft_tokens": 15, "concurrency": 1}
+    item = load_claims(write(tmp_path, [claim]))["here"]
+    shared = {c.field for c in checked(item, run()).of("shared")}
+    assert {"draft_tokens", "concurrency"} <= shared
+    differs = {c.field for c in checked(item, run(draft_tokens=7, concurrency=4)).of("differs")}
+    assert {"draft_tokens", "concurrency"} <= differs
+
+
 def test_a_run_under_the_claims_conditions_gets_numbers_side_by_side(tmp_path: Path) -> None:
     found = checked(published(tmp_path), run())
     assert found.comparable
@@ -305,5 +333,13 @@ def test_the_commands_print_text_and_json() -> None:
         assert text.exit_code == 0
         assert max(len(line) for line in text.stdout.splitlines()) <= 80
         assert json.loads(runner.invoke(app, [*command, "--json"]).stdout)
+    listed = runner.invoke(app, ["claims", "list"]).stdout
+    for told in ("dflash ~57 tok/s, 2.5 tokens/step", "0.73 0.40 0.15", "153 tok/s (K 20)"):
+        assert told in " ".join(listed.split())
+    names = list(load_claims())
+    for a, b in zip(names, [*names[1:], names[0]], strict=True):
+        told = runner.invoke(app, ["claims", "explain", a, b]).stdout
+        assert max(map(len, told.splitlines())) <= 80
+        assert not re.search(r"^[ab]: \S+: *$", told, re.MULTILINE)
     explained = runner.invoke(app, ["claims", "explain", "seed-meta-llamacpp", "seed-vllm-dflash"])
     assert "hardware, engine, quantisation and sampling differ" in explained.stdout
