@@ -25,7 +25,8 @@ def greedy(result: Mapping[str, Any]) -> Table:
         "Plain output against itself is the engine's own floor: verification runs other batch "
         "shapes, and near-ties can fall either way. The margin is the difference of both tokens' "
         "log-probabilities where outputs part, as an engine tells it: rounding turns small ones "
-        "only. Tokens a pass: those after the first, over verification passes, on identical outputs."
+        "only. Tokens a pass: those after the first, over verification passes, on identical "
+        "outputs."
     )
     rows = tuple(_greedy(row) for row in result["audit"]["greedy"])
     return Table("Greedy outputs, token for token", columns, rows, note)
