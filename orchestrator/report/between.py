@@ -126,7 +126,7 @@ def metrics(runs: Sequence[Run]) -> Table:
                 if key in SHOWN
             )
             place = f"{phase[0]}, {phase[1]} at a time"
-            k = tables.num(found["draft_tokens"] if found else None, 0, "no drafter")
+            k = tables.num(found["draft_tokens"] if found else None, 0, "no speculation")
             rows.append((Cell(safe.plain(arm)), Cell(safe.plain(place)), Cell(name), k, *values))
     units = {metric.name: metric.unit for metric in METRICS}
     shown = (f"{label} ({units[key]})" for key, label, _ in words.METRICS if key in SHOWN)

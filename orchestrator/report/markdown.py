@@ -85,8 +85,8 @@ def table(content: Table, *, titled: bool = True) -> str:
         *(_row([markdown(cell.text) for cell in row]) for row in content.rows),
     ]
     title = f"**{markdown(content.title)}**\n\n" if titled else ""
-    note = f"\n\n{markdown(content.note)}" if content.note else ""
-    return title + "\n".join(lines) + note
+    notes = [markdown(line) for line in (content.note, content.reasons) if line]
+    return "\n\n".join([title + "\n".join(lines), *notes])
 
 
 def folded(content: Table) -> str:

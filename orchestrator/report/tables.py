@@ -37,6 +37,17 @@ class Table:
             for column in zip(*self.rows, strict=True)
         )
 
+    @property
+    def reasons(self) -> str:
+        """Why there is no number where there is none; empty where no cell says."""
+        cells = (cell for row in self.rows for cell in row if cell.text == words.UNKNOWN)
+        told = list(dict.fromkeys(cell.why for cell in cells if cell.why))
+        return f"{words.UNKNOWN}: {'; '.join(told[:FEW])}." if told else ""
+
+
+FEW = 5
+"""Reasons told below a table."""
+
 
 def num(value: float | None, decimals: int, why: str | None = None) -> Cell:
     return Cell(words.number(value, decimals), value, why)
@@ -61,7 +72,7 @@ def arms(result: Mapping[str, Any], phase: Phase) -> Table:
     columns += [label + _unit(units[name]) for name, label, _ in shown]
     rows = []
     for arm, mode in found:
-        row = [Cell(arm["id"]), num(arm["draft_tokens"], 0, "no drafter")]
+        row = [Cell(arm["id"]), num(arm["draft_tokens"], 0, "no speculation")]
         if mode is None:
             row += [Cell(arm["status"], why=arm["reason"])]
             row += [Cell(words.UNKNOWN)] * (len(shown) - 1)

@@ -6,11 +6,12 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from backends import BACKENDS
 from orchestrator.report.conditions import UNKNOWN as UNKNOWN
 from orchestrator.report.conditions import refusal
 from orchestrator.report.labels import labels
 
-ENGINES = {"vllm": "vLLM", "sglang": "SGLang", "llamacpp": "llama.cpp"}
+ENGINES = {name: backend.title for name, backend in BACKENDS.items()}
 DRAFTERS = {"dflash": "DFlash", "dspark": "DSpark"}
 KIND_ORDER = (
     "drafter-against-none",

@@ -96,6 +96,10 @@ def test_a_failed_arm_is_named_with_its_reason(made: tuple[Reader, dict[str, Any
     assert reader.table("Arms", "0").cell("vllm-base", "Decode rate (tok/s)") == ("failed", None)
 
 
+def test_a_dash_has_its_reason_in_print(made: tuple[Reader, dict[str, Any], str]) -> None:
+    assert any(text.startswith("—: no speculation") for text in made[0].words)
+
+
 def test_acceptance_stands_on_the_page_and_behind_the_plot(
     made: tuple[Reader, dict[str, Any], str],
 ) -> None:

@@ -68,6 +68,7 @@ def test_markdown_says_the_answer_and_holds_the_numbers(run: RunDirectory) -> No
     assert "vllm-base failed: vllm: the engine ended before it was ready" in text
     rate = result["arms"][0]["modes"][0]["metrics"]["decode_tok_s"]["value"]
     assert f"| llamacpp-base | — | {rate:,.1f} |" in text
+    assert "\n\n—: no speculation" in text
     assert "    museorch compare recipe.yaml --out 'a run'" in text
 
 
