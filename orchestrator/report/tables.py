@@ -110,6 +110,7 @@ def pairs(result: Mapping[str, Any], phase: Phase) -> Table:
         low, high = row["interval"] if row["interval"] else (None, None)
         factors = row["factors"]
         split = factors.get("draft") != 1.0
+        shows = "how many prompts would show 5 % is not known" if row["ratio"] else None
         rows.append(
             (
                 Cell(f"{names[row['a']]} / {names[row['b']]}"),
@@ -123,7 +124,7 @@ def pairs(result: Mapping[str, Any], phase: Phase) -> Table:
                 *(times(factors.get(part) if split else None, row["unsplit"]) for part in SPLIT),
                 times(factors.get("remainder")),
                 num(row["pairs"], 0),
-                num(row["prompts_to_show_5_percent"], 0, "no number is enough, or none is known"),
+                num(row["prompts_to_show_5_percent"], 0, shows),
                 Cell(
                     "matched" if row["ratio"] is not None else conditions.differing(row),
                     why=row["reason"],
