@@ -27,7 +27,9 @@ from orchestrator.inputs.library import shipped_paths
 from orchestrator.inputs.models import RECIPES
 from orchestrator.inputs.recipe import load_recipe
 from orchestrator.job import prepare
-from orchestrator.report import between, markdown, provenance, roofline, verification, words
+from orchestrator.published.claim_check import check
+from orchestrator.published.claims import load_claims
+from orchestrator.report import between, markdown, roofline, verification, words
 from orchestrator.report.facts import Phase, RunFacts
 from orchestrator.report.safe import inert
 from orchestrator.report.tables import Cell, Table, num
@@ -88,7 +90,7 @@ def page(folder: Path) -> str:
         *_section("Power and energy", _phased(found, roofline.costs)),
         "## Start-up",
         "\n".join(f"- {n}. {text}" for n, r in found.items() for text in roofline.startup(r)),
-        *_section("Published claims", [provenance.claims(r) for r in found.values()]),
+        *_section("Published claims", [_claims(found)]),
         *(_deeper(_whole(name, result)) for name, result in found.items()),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
@@ -152,6 +154,38 @@ def _best(found: Mapping[str, Result]) -> Table:
         "between two K that were timed are interpolated; see orchestrator/comparing/best_k.py."
     )
     return Table("Best K", columns, tuple(rows), note)
+
+
+def _claims(found: Mapping[str, Result]) -> Table:
+    """Claims about this hardware, each against the run that shares most with it."""
+    rows = []
+    for claim, published in load_claims().items():
+        checks = [(name, check(published, result)) for name, result in found.items()]
+        on_this = [
+            (name, one)
+            for name, one in checks
+            if one is not None and any(c.field == "hardware" for c in one.of("shared"))
+        ]
+        if not on_this:
+            continue
+        name, one = min(on_this, key=lambda told: len(told[1].of("differs")))
+        side = "; ".join(f"{a.what}: {a.claimed:g}, here {a.measured:.4g}" for a in one.against)
+        rows.append(
+            (
+                Cell(claim),
+                Cell(published.claim.headline()),
+                Cell(f"{name}, {one.backend}, {one.mode}, {one.concurrency} at a time"),
+                Cell(", ".join(c.field for c in one.of("differs")) or "nothing"),
+                Cell(", ".join(c.field for c in one.of("unknown")) or "nothing"),
+                Cell(side or words.UNKNOWN),
+            )
+        )
+    columns = ("claim", "published", "nearest phase", "differs in", "not known", "side by side")
+    note = (
+        "Numbers stand side by side only where every condition that matters is the same. With "
+        "dummy weights the model is another: what such a run tells is what an acceptance is worth."
+    )
+    return Table("Claims about this hardware", columns, tuple(rows), note)
 
 
 def _whole(name: str, result: Result) -> str:

@@ -75,6 +75,20 @@ def test_the_best_k_is_where_steps_are_still_cheap(folder: Path) -> None:
     assert row.endswith("| 111.1 |")
 
 
+def test_claims_about_the_same_hardware_say_what_differs(folder: Path) -> None:
+    result = read_json(folder / "iso/result.json")
+    for arm in result["arms"]:
+        for mode in arm["modes"]:
+            mode["conditions"]["hardware"] = "1 x NVIDIA H200, driver 580, 700.00 W"
+    changed(folder, "iso", arms=result["arms"])
+    (page,) = write(folder.parent)
+    rows = page.read_text(encoding="utf-8").split("## Published claims")[1].splitlines()
+    (row,) = [line for line in rows if line.startswith("| h200-vllm-terminal-bench |")]
+    assert "model, engine" in row
+    assert row.endswith("| — |"), "no numbers side by side"
+    assert not [line for line in rows if line.startswith("| rtx")]
+
+
 def test_a_failed_arm_is_told_without_the_machines_paths(tmp_path: Path) -> None:
     run = write_run(tmp_path / "runs" / "x", (PLAIN, DFLASH, FAILED)).path
     status = run / "arms" / FAILED.id / "1" / "status.json"
