@@ -10,6 +10,8 @@ from orchestrator.report.tables import Cell, Table, num
 
 Row = Mapping[str, Any]
 AS_ASKED = "as asked"
+MOST = 16
+"""Pairs told one by one in a terminal."""
 
 
 def tables(result: Mapping[str, Any]) -> list[Table]:
@@ -97,9 +99,16 @@ def lines(result: Mapping[str, Any]) -> Iterator[str]:
     """For the terminal: every greedy pair, and of the sampling tests those that differ."""
     if result["audit"]["greedy"]:
         yield "Greedy outputs, token for token:"
-    several = len({row["concurrency"] for row in result["audit"]["greedy"]}) > 1
-    for row in result["audit"]["greedy"]:
+    greedy = result["audit"]["greedy"]
+    several = len({row["concurrency"] for row in greedy}) > 1
+    told = greedy
+    if len(greedy) > MOST:
+        told = [row for row in greedy if row["divergences"]]
+        yield f"  {len(greedy) - len(told)} of {len(greedy)} pairs are equal on every prompt"
+    for row in told[:MOST]:
         yield f"  {_line(row)}" + (f" ({row['concurrency']} at a time)" if several else "")
+    if len(told) > MOST:
+        yield f"  {len(told) - MOST} more pairs are in report.md"
     rows = result["audit"]["distribution"]
     if rows:
         asked = sum(row["verdict"] == AS_ASKED for row in rows)

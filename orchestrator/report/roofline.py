@@ -34,7 +34,7 @@ def _reached(shares: Sequence[tuple[str, float]]) -> str:
     if len(shares) <= FEW:
         return ", ".join(f"{name} reaches {_percent(share)}" for name, share in shares)
     least, most = (_percent(end(share for _, share in shares)) for end in (min, max))
-    return f"the arms reach {least} to {most}"
+    return f"the arms reach {least.removesuffix(' %')} to {most}"
 
 
 def _percent(share: float) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -12,8 +13,11 @@ from orchestrator.report.headline import headlines
 from orchestrator.report.labels import labels
 
 WIDTH = 80
+MOST = 16
+"""Comparisons of a phase told one by one; drafters against none come first."""
 FEW = 3
 """Doubts told one by one."""
+UNIT = re.compile(r"(?<=\d) (?=%|(?:m?s|W|[GT]B/s|J/token|nats)\b)")
 COLUMNS = (
     ("decode_tok_s", "decode", "tok/s", 1),
     ("output_tok_s", "output", "tok/s", 1),
@@ -92,7 +96,8 @@ def _table(result: Mapping[str, Any], mode: str, concurrency: int) -> Iterator[s
 
 
 def _verdicts(result: Mapping[str, Any], mode: str, concurrency: int) -> Iterator[str]:
-    for row in words.in_order(result, (mode, concurrency)):
+    rows = words.in_order(result, (mode, concurrency))
+    for row in rows[:MOST]:
         pair = f"{row['a']} against {row['b']}: "
         if row["verdict"] == "refused":
             yield from hang(f"{pair}refused, {refusal(row)}")
@@ -114,6 +119,8 @@ def _verdicts(result: Mapping[str, Any], mode: str, concurrency: int) -> Iterato
                     f", of it {words.ratio(target)} verification x {words.ratio(draft)} drafting"
                 )
         yield from hang(f"{text}; {row['reason']}" if row["reason"] else text)
+    if len(rows) > MOST:
+        yield f"{len(rows) - MOST} more comparisons are in report.md."
 
 
 def _failures(result: Mapping[str, Any]) -> Iterator[str]:
@@ -152,8 +159,8 @@ def _drift(result: Mapping[str, Any]) -> Iterator[str]:
 
 
 def hang(text: str, indent: str = "  ", *, first: str = "") -> list[str]:
-    """Lines of at most WIDTH; a number stays with its per cent sign."""
-    kept = text.replace(" %", "\u00a0%")
+    """Lines of at most WIDTH; a number stays with its unit."""
+    kept = UNIT.sub("\u00a0", text)
     lines = textwrap.wrap(
         kept, WIDTH, initial_indent=first, subsequent_indent=indent, break_on_hyphens=False
     )

@@ -49,10 +49,18 @@ def percent(share: float | None) -> str:
 
 
 def arm_names(result: Mapping[str, Any]) -> dict[str, str]:
-    """Arm id to words, with the id added where the words alone do not tell two arms apart."""
-    words = {arm["id"]: _arm_words(arm) for arm in result["arms"]}
-    often = Counter(words.values())
-    return {name: text if often[text] == 1 else f"{text} ({name})" for name, text in words.items()}
+    """Arm id to words, with K or else the id added where the words do not tell two arms apart."""
+    found = [(arm["id"], _arm_words(arm), arm["draft_tokens"]) for arm in result["arms"]]
+    often = Counter(words for _, words, _ in found)
+    with_k = Counter((words, k) for _, words, k in found)
+    return {
+        name: words
+        if often[words] == 1
+        else f"{words} K {k}"
+        if with_k[words, k] == 1 and k is not None
+        else f"{words} ({name})"
+        for name, words, k in found
+    }
 
 
 def _arm_words(arm: Mapping[str, Any]) -> str:

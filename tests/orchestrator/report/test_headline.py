@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from orchestrator.report.headline import MOST, headlines
-from orchestrator.report.words import change
+from orchestrator.report.words import arm_names, change
 from orchestrator.result.build import build
 from tests.orchestrator.report.synthetic import DFLASH, DSPARK, MODES, PLAIN, ArmLike, write_run
 
@@ -57,3 +57,24 @@ def test_one_arm_has_nothing_to_be_compared_with(tmp_path: Path) -> None:
 
 def test_a_change_of_more_than_double_is_a_factor() -> None:
     assert [change(share) for share in (0.01, 0.082, 2.478)] == ["1.0 %", "8.2 %", "3.5x"]
+
+
+def test_arms_are_told_apart_by_k_or_else_by_their_ids() -> None:
+    ids = {"base": None, "k4": 4, "k8": 8, "once": 8, "again": 8}
+    drafters = {"base": "none", "once": "dspark", "again": "dspark"}
+    arms = [
+        {
+            "id": name,
+            "backend": "vllm",
+            "speculation": drafters.get(name, "dflash"),
+            "draft_tokens": k,
+        }
+        for name, k in ids.items()
+    ]
+    assert list(arm_names({"arms": arms}).values()) == [
+        "plain vLLM",
+        "vLLM with DFlash K 4",
+        "vLLM with DFlash K 8",
+        "vLLM with DSpark (once)",
+        "vLLM with DSpark (again)",
+    ]

@@ -25,6 +25,7 @@ from tests.orchestrator.report.synthetic import (
     MODES,
     OTHER_QUANT,
     PLAIN,
+    PROMPTS,
     ArmLike,
     write_run,
 )
@@ -108,6 +109,19 @@ def test_the_terminal_ends_with_the_answer_and_cuts_no_name(tmp_path: Path) -> N
     answer = " ".join(text.partition("In short:")[2].split())
     assert answer.startswith("greedy, 1 at a time: llama.cpp with DFlash (")
     assert max(map(len, text.splitlines())) <= 80
+
+
+def test_the_terminal_of_many_arms_stays_short(tmp_path: Path) -> None:
+    arms = [ArmLike(f"llamacpp-{number}", speculation="dflash") for number in range(7)]
+    run = write_run(tmp_path / "run", (PLAIN, *arms), prompts=PROMPTS[:6], modes=MODES[:1])
+    result = build(run)
+    text = terminal.render(result)
+    pairs = len(result["comparisons"])
+    assert f"\n{pairs - terminal.MOST} more comparisons are in report.md.\n" in text
+    audited = len(result["audit"]["greedy"])
+    assert f"\n  {audited} of {audited} pairs are equal on every prompt\n" in text
+    assert len(text.splitlines()) < 80
+    assert "\u00a0" not in text
 
 
 @pytest.mark.parametrize(("count", "told"), [(2, 2), (4, 1)])
