@@ -19,8 +19,9 @@ def call(request: Request, model: str) -> Call:
         "cache_prompt": False,
         "seed": request.seed,
         "ignore_eos": request.fixed_length,
-        # The server's own order puts temperature last.
-        "samplers": ["temperature", "top_k", "top_p"],
+        # Temperature before top-p; the server's own order puts it last. Top-k keeps the same tokens
+        # at any temperature, and first it leaves little to do: a third of the time when greedy.
+        "samplers": ["top_k", "temperature", "top_p"],
         "temperature": sampling.temperature,
         "top_k": 1 if sampling.greedy else sampling.top_k,
         "top_p": 1.0 if sampling.greedy else sampling.top_p,
