@@ -49,6 +49,37 @@ def test_no_backend_imports_another_and_nothing_shared_imports_one() -> None:
             assert not used & {f"backends.{name}" for name in BACKENDS if name != own}, path
 
 
+NAMING = {
+    "commands/gguf.py": "llama.cpp serves what is measured",
+    "commands/patch.py": "images are patched for one engine",
+    "commands/up.py": "shown in its help",
+    "convert/flow.py": "llama.cpp's converter",
+    "convert/tools.py": "llama.cpp's converter",
+    "environments/engine_probe.py": "a llama-server is asked in its own way",
+    "environments/engines.py": "a llama-server may be named, and one for CUDA serves the CPU too",
+    "gguf/of_run.py": "quality of llama.cpp's targets",
+    "gguf/quality.py": "llama.cpp serves what is measured",
+    "patching/document.py": "releases whose sources were read",
+    "patching/place.py": "a compiled program cannot be patched",
+    "patching/status.py": "how to tell a release that knows Muse Glimmer",
+    "report/bridge.py": "quality of llama.cpp's targets",
+    "up/choose.py": "which engine is tried first",
+    "up/memory.py": "what an engine takes over weights and cache",
+    "up/preflight.py": "vLLM's share of the GPU",
+}
+"""Modules of the flow that know an engine by its name, and why. A new engine looks at these."""
+
+
+def test_few_modules_of_the_flow_know_an_engine_by_name() -> None:
+    known = set(BACKENDS)
+    for path in modules("orchestrator"):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        words = {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)}
+        used = {name.split(".")[1] for name in imported(path) if name.startswith("backends.")}
+        named = bool(known & (words | used))
+        assert named == (str(path.relative_to(ROOT / "orchestrator")) in NAMING), path
+
+
 def test_every_backend_has_a_name_in_recipes() -> None:
     assert get_args(BackendName) == tuple(BACKENDS)
 

@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 from backends.base import Device
 from backends.errors import EngineError
 from backends.llamacpp.convert import SCRIPT
 from orchestrator.environments import engines
 
-WITH_TORCH: tuple[tuple[Literal["vllm", "sglang"], Device], ...] = (
-    ("vllm", "cpu"),
-    ("vllm", "cuda"),
-    ("sglang", "cpu"),
-    ("sglang", "cuda"),
-)
+DEVICES: tuple[Device, ...] = ("cpu", "cuda")
 NEEDED = ("torch", "transformers", "numpy", "yaml", "safetensors")
 
 
@@ -41,7 +36,7 @@ def tools() -> Tools:
 
 
 def _llamacpp() -> tuple[Path, str]:
-    for device in ("cpu", "cuda"):
+    for device in DEVICES:
         try:
             engine = engines.resolve("llamacpp", device=device)
         except EngineError:
@@ -55,7 +50,7 @@ def _llamacpp() -> tuple[Path, str]:
 
 
 def _python() -> Path:
-    for backend, device in WITH_TORCH:
+    for backend, device in itertools.product(engines.WITH_TORCH, DEVICES):
         try:
             engine = engines.resolve(backend, device=device)
         except EngineError:

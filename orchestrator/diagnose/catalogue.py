@@ -13,6 +13,8 @@ import yaml
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
+from backends import BACKENDS
+from backends.base import BackendName
 from orchestrator.diagnose.patterns import longest_literal
 
 Level = Literal["error", "consequence", "warning"]
@@ -80,7 +82,7 @@ class Signature(_Data):
 
 
 class SignatureFile(_Data):
-    engine: Literal["vllm", "sglang", "llamacpp"] | None
+    engine: BackendName | None
     markers: tuple[Text, ...] = ()
     """Text that only this engine's logs contain."""
     version_after: tuple[Text, ...] = ()
@@ -102,5 +104,5 @@ def catalogue() -> tuple[SignatureFile, ...]:
     folder = files("orchestrator") / "signatures"
     return tuple(
         SignatureFile.model_validate(yaml.safe_load((folder / f"{name}.yaml").read_text("utf-8")))
-        for name in ("vllm", "sglang", "llamacpp", "any")
+        for name in (*BACKENDS, "any")
     )

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from backends import BACKENDS
 from orchestrator.diagnose.catalogue import Measured, Signature, catalogue
 
-_TITLES = {"vllm": "vLLM", "sglang": "SGLang", "llamacpp": "llama.cpp", None: "Every engine"}
+_TITLES = {None: "Every engine"} | {name: one.title for name, one in BACKENDS.items()}
 _HEAD = """# What a failed server's log tells
 
 <!-- Made by `python -m orchestrator.diagnose.page > docs/diagnose.md`; do not edit. -->

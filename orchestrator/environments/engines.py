@@ -31,6 +31,8 @@ SUPPORTED: Mapping[str, Mapping[Device, tuple[str, ...]]] = {
     name: backend.versions for name, backend in BACKENDS.items()
 }
 """Versions museorch can install, the default first."""
+WITH_TORCH = tuple(name for name, backend in BACKENDS.items() if backend.distributions)
+"""Backends that are Python packages: their environments have torch and transformers."""
 
 
 @dataclass(frozen=True)
@@ -145,7 +147,7 @@ def add(name: str, executable: str, *, server: bool) -> Engine:
     """
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name):
         raise InputError(f"{name!r} is no name for an engine.", fix="Use letters, digits, . _ -")
-    expected = "llamacpp" if server else name if name in ("vllm", "sglang") else None
+    expected = "llamacpp" if server else name if name in WITH_TORCH else None
     engine = _from_path(executable, expected, name)
     folder = cache_root() / "added"
     folder.mkdir(parents=True, exist_ok=True)

