@@ -37,8 +37,8 @@ class Task:
 TASKS = (
     Task("iso-512", "muse-glimmer-30b/h200-iso-acceptance", ("vllm", "sglang")),
     Task("iso-512-llamacpp", "muse-glimmer-30b/h200-iso-acceptance-llamacpp", ("llamacpp",)),
-    Task("verification-llamacpp", "muse-glimmer-30b/h200-verification", ("llamacpp",)),
     Task("settings-llamacpp", "muse-glimmer-30b/llamacpp-settings", ("llamacpp",)),
+    Task("verification-llamacpp", "muse-glimmer-30b/h200-verification", ("llamacpp",)),
     Task("verification", "muse-glimmer-30b/h200-verification", ("vllm", "sglang")),
     Task("tiny-muse", "tiny-muse/gpu", ("llamacpp", "vllm", "sglang")),
     Task("iso-8k-llamacpp", "muse-glimmer-30b/h200-iso-acceptance-8k", ("llamacpp",)),
