@@ -276,7 +276,7 @@ def test_simulated_acceptance_needs_a_drafter_and_one_form(tmp_path: Path) -> No
     with pytest.raises(InputError, match="cannot rise"):
         prepare(str(write_recipe(tmp_path, data)))
     data["arms"][0]["acceptance"] = {"simulate": [0.3, 0.2]}
-    with pytest.raises(InputError, match="llamacpp-dflash-simulated: 2 simulated rates for 7"):
+    with pytest.raises(InputError, match=r"yaml:\d+: arms\[0\]: 2 simulated rates for 7"):
         prepare(str(write_recipe(tmp_path, data)))
 
 
@@ -333,7 +333,7 @@ def test_claims_are_checked_against_a_run_directory(finished: Path) -> None:
 
 def test_a_recipe_can_allow_known_conditions_only(tmp_path: Path) -> None:
     data = recipe_data(tmp_path, allow=["quantisation", "patch"])
-    with pytest.raises(InputError, match='"patch" is not a condition; did you mean "patches"'):
+    with pytest.raises(InputError, match=r'"patch" is not a condition. Did you mean "patches"'):
         load_recipe(write_recipe(tmp_path, data))
     data["allow"] = ["quantisation", "patches"]
     assert load_recipe(write_recipe(tmp_path, data))[0].allow == ["quantisation", "patches"]

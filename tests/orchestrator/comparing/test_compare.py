@@ -73,6 +73,22 @@ def test_no_difference_is_shown_below_the_floor() -> None:
     assert found.ratio.low > 1
 
 
+def test_slower_wants_the_same_distance_as_faster() -> None:
+    slow, usual = plain(timed(times(1, 1.03, 0.002))), plain(timed(times(2, 1.0, 0.002)))
+    assert verdict(slow, usual).verdict == "slower"
+    assert verdict(slow, usual, floor=0.05).verdict == "no difference shown"
+
+
+def test_a_large_ratio_is_no_difference_where_its_interval_holds_1() -> None:
+    quick = plain(timed([1.0] * 6))
+    for rates in ([0.5, 0.5, 0.5, 1.0, 2.0, 7.0], [1.9, 1.9, 1.9, 1.0, 0.5, 0.14]):
+        found = verdict(quick, plain(timed(rates)))
+        assert found.ratio is not None
+        assert abs(found.ratio.value - 1) > 0.15
+        assert found.ratio.low < 1 < found.ratio.high
+        assert found.verdict == "no difference shown"
+
+
 def test_less_than_one_percent_is_never_a_difference() -> None:
     found = verdict(plain(timed(times(1, 1 / 1.005, 0.0005))), plain(timed(times(2, 1.0, 0.0005))))
     assert found.ratio is not None
