@@ -125,7 +125,9 @@ def test_the_tutorial_runs(tmp_path: Path) -> None:
     recipes_of(tutorial, tmp_path)
     for line in console_commands(tutorial):
         words = shlex.split(line)[1:]
-        if words[0] != "compare" and words[:3] != ["report", "first", "second"]:
+        if words[:3] != ["report", "first", "second"] and not (
+            words[0] == "compare" and (tmp_path / words[1]).exists()
+        ):
             continue
         done = subprocess.run(
             [*MUSEORCH, *words], capture_output=True, text=True, cwd=tmp_path, check=False
