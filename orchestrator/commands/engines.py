@@ -18,14 +18,15 @@ VERSION = typer.Option(None, "--version", help="The engine's version. [default: 
 
 @app.command("list")
 def list_engines(as_json: bool = typer.Option(False, "--json", help="Print JSON.")) -> None:
-    """The engines that can be used, and added ones that cannot any more."""
+    """The engines that can be used, and those that cannot any more."""
     import json
 
     from orchestrator.environments import engines
 
     found = engines.installed()
     names = {engine.name for engine in found}
-    broken = {n: engines.added_problem(n) for n in engines.added_names() if n not in names}
+    broken: dict[str, str | None] = {**engines.own_problems()}
+    broken |= {n: engines.added_problem(n) for n in engines.added_names() if n not in names}
     if as_json:
         rows = [
             {
@@ -116,8 +117,10 @@ def remove(name: str = typer.Argument(help="A name from `engines list`.")) -> No
     from orchestrator.environments import engines
 
     added = engines.added_names()
-    _check_known(name, [*added, *(engine.name for engine in engines.installed())])
-    engines.remove(name)
+    own = [engine.name for engine in engines.installed()]
+    _check_known(name, [*added, *own, *engines.own_problems()])
+    with progress_line(name) as report:
+        engines.remove(name, report)
     print(f"forgot {name}" if name in added else f"removed {name}")
 
 

@@ -104,7 +104,7 @@ def first_cause(output: Sequence[str]) -> str:
                 continue
             if line.startswith("CMake Error at") and index + 1 < len(lines):
                 return f"{line} {lines[index + 1]}"
-            if offline and "from versions: none" in line:
+            if offline and line.startswith("ERROR: "):  # pip's, of whatever it then lacked
                 return f"{line} (the package index could not be reached)"
             return line
     return lines[-1] if lines else "it printed nothing"

@@ -148,6 +148,8 @@ def add(name: str, executable: str, *, server: bool) -> Engine:
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name):
         raise InputError(f"{name!r} is no name for an engine.", fix="Use letters, digits, . _ -")
     expected = "llamacpp" if server else name if name in WITH_TORCH else None
+    if (_engines() / name).exists() or name in ENVIRONMENTS.keys() - {expected}:
+        raise InputError(f"{name!r} is the name of another engine.", fix="Choose another name.")
     engine = _from_path(executable, expected, name)
     folder = cache_root() / "added"
     folder.mkdir(parents=True, exist_ok=True)
@@ -169,13 +171,25 @@ def added_problem(name: str) -> str | None:
     return None
 
 
-def remove(name: str) -> None:
+def own_problems() -> dict[str, str]:
+    """museorch's environments that cannot be used, and why."""
+    usable = {engine.root for engine in _own()}
+    return {
+        root.name: "its interpreter or binary is gone"
+        if (root / engine_build.MANIFEST).exists()
+        else "it was not made to the end, unless an install is at it now"
+        for root in sorted(_engines().glob("*/"))
+        if root not in usable
+    }
+
+
+def remove(name: str, report: Callable[[str], None] = lambda _: None) -> None:
     """Delete museorch's environment, or forget an added engine and leave it as it is."""
     if name in added_names():
         (cache_root() / "added" / f"{name}.json").unlink()
         return
     root = _engines() / name
-    with engine_build.locked(cache_root() / "locks" / f"{name}.lock", lambda _: None):
+    with engine_build.locked(cache_root() / "locks" / f"{name}.lock", report):
         engine_build.discard(root)
 
 
@@ -200,7 +214,9 @@ def _added_usable() -> list[Engine]:
 
 
 def _owned(root: Path) -> Engine:
-    facts = _read(root / engine_build.MANIFEST)
+    facts = _read(
+        root / engine_build.MANIFEST, "backend", "version", "device", "executable", "python"
+    )
     python = facts["python"].rsplit(".", 1)[0]
     packages = root / "lib" / f"python{python}" / "site-packages"
     return Engine(
@@ -215,15 +231,19 @@ def _owned(root: Path) -> Engine:
     )
 
 
-def _read(path: Path) -> dict[str, Any]:
+def _read(path: Path, *keys: str) -> dict[str, Any]:
     try:
-        return dict(json.loads(path.read_text(encoding="utf-8")))
-    except (OSError, ValueError):
-        raise EngineError("is damaged.", where=str(path), fix="Delete it.") from None
+        found = json.loads(path.read_text(encoding="utf-8"))
+        facts = {key: found[key] for key in keys}
+    except (OSError, ValueError, KeyError, TypeError):
+        facts = {}
+    if not facts or not all(isinstance(fact, str) for fact in facts.values()):
+        raise EngineError("is damaged.", where=str(path), fix="Delete it.")
+    return facts
 
 
 def _added(name: str) -> Engine:
-    entry = _read(cache_root() / "added" / f"{name}.json")
+    entry = _read(cache_root() / "added" / f"{name}.json", "backend", "executable")
     return _from_path(entry["executable"], entry["backend"], name)
 
 

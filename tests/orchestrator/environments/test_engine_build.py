@@ -75,6 +75,21 @@ def test_a_program_that_is_missing_or_killed_is_a_cause(tmp_path: Path) -> None:
         make(tmp_path, python("Die", "import os; os.kill(os.getpid(), 9)"))
 
 
+def test_an_index_that_does_not_answer_is_the_cause_and_its_password_is_nowhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL"):
+        monkeypatch.setenv(name, "http://me:pass-word@127.0.0.1:9/simple")
+    monkeypatch.setenv("PIP_RETRIES", "1")
+    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
+    pip = ("{python}", "-m", "pip", "download", "--no-deps", "no-such-engine==1")
+    with pytest.raises(EngineError, match=r"\(the package index could not be reached\)") as caught:
+        make(tmp_path, Run("Fetch", pip))
+    log = (tmp_path / "logs" / "a.log").read_text()
+    assert "127.0.0.1" in log
+    assert "pass-word" not in log + caught.value.message
+
+
 def test_an_optional_step_may_fail(tmp_path: Path) -> None:
     said = make(tmp_path, python("Try", "raise ValueError('no')", optional=True))
     assert said[-1] == "[2/2] Try: left out, ValueError: no"

@@ -16,6 +16,10 @@ PIP_OFFLINE = """\
 WARNING: Retrying (Retry(total=0)) after connection broken by 'NewConnectionError(...)': /x/
 ERROR: Could not find a version that satisfies the requirement torch==9 (from versions: none)
 ERROR: No matching distribution found for torch==9"""
+PIP_HALF_OFFLINE = """\
+WARNING: Retrying (Retry(total=0)) after connection broken by 'NewConnectionError(...)': /x/
+Processing /wheels/torch-2.13.0+cpu-cp311-cp311-linux_x86_64.whl
+ERROR: Cannot install torchvision==0.28.0 because these package versions have conflicting parts."""
 CMAKE = """\
 -- The CXX compiler identification is GNU 12.2.0
 CMake Error at CMakeLists.txt:3 (message):
@@ -39,6 +43,7 @@ Failing command: /usr/bin/python3"""
     [
         (PIP_BUILD, "ModuleNotFoundError: No module named 'wheel_builder'"),
         (PIP_OFFLINE, "(from versions: none) (the package index could not be reached)"),
+        (PIP_HALF_OFFLINE, "conflicting parts. (the package index could not be reached)"),
         (CMAKE, "CMake Error at CMakeLists.txt:3 (message): CUDA Toolkit not found"),
         (NINJA, "a.cpp:3:1: error: 'foo' does not name a type"),
         (VENV, "The virtual environment was not created successfully because ensurepip is not"),

@@ -264,9 +264,25 @@ def test_add_refuses_what_is_no_engine(tmp_path: Path) -> None:
         engines.add("../x", both, server=False)
 
 
-def test_a_damaged_manifest_is_named(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_add_refuses_a_name_that_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     own("vllm", "0.32.0", "cpu", monkeypatch)
-    manifest = cache / "engines" / "vllm-0.32.0-cpu" / "museorch.json"
-    manifest.write_text("{")
+    llama = str(server(tmp_path / "llama-server"))
+    for name in ("vllm-0.32.0-cpu", "vllm"):
+        with pytest.raises(InputError, match="is the name of another engine"):
+            engines.add(name, llama, server=True)
+    assert engines.add("llamacpp", llama, server=True).backend == "llamacpp"
+
+
+@pytest.mark.parametrize("text", ["{", "[]", "{}", '{"backend": 1, "executable": 1}'])
+def test_a_damaged_manifest_is_named(
+    cache: Path, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    own("vllm", "0.32.0", "cpu", monkeypatch)
+    (cache / "added").mkdir()
+    (cache / "added" / "mine.json").write_text(text)
+    assert [engine.name for engine in engines.installed()] == ["vllm-0.32.0-cpu"]
+    assert "mine.json: is damaged" in (engines.added_problem("mine") or "")
+    engines.remove("mine")
+    (cache / "engines" / "vllm-0.32.0-cpu" / "museorch.json").write_text(text)
     with pytest.raises(EngineError, match=r"museorch\.json: is damaged"):
         engines.installed()
