@@ -53,7 +53,8 @@ def read(path: Path) -> Result:
         raise InputError(f"no result of museorch: {error.message[:100]}.", where=where) from None
     if not result["complete"]:
         raise InputError("incomplete; finish it with `compare --resume`.", where=str(path))
-    return inert(result)  # type: ignore[no-any-return]
+    safe: Result = inert(result)
+    return safe
 
 
 def keep(run: Path, folder: Path) -> Path:

@@ -1,7 +1,8 @@
 """The GPU recipes in the order of their worth: `python -m benchmarks.gpu.run` (`make bench-gpu`).
 
 Each is an ordinary run directory under --out, made by `museorch compare`, and finished by it when
-this is called again. An engine that is not here is left out, and a run of the others says which.
+this is called again. Arms of an engine that is not here are left out, and the folder's name then
+tells which engines ran.
 """
 
 from __future__ import annotations
