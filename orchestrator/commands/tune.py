@@ -42,12 +42,17 @@ def tune(
 
 
 def _print(arm: str, phase: dict[str, Any]) -> None:
-    print(f"{arm}, {phase['mode']}, {phase['concurrency']} at a time")
+    from orchestrator.report.terminal import hang
+
+    def wrapped(text: str) -> None:
+        print("\n".join(hang(text)))
+
+    wrapped(f"{arm}, {phase['mode']}, {phase['concurrency']} at a time")
     timed = ", ".join(str(p["draft_tokens"]) for p in phase["curve"] if p["step_measured"])
     if phase["why_real"] is None:
-        print(f"Steps timed with simulated acceptance at K {timed}; the rest is expected (~).")
+        wrapped(f"Steps timed with simulated acceptance at K {timed}; the rest is expected (~).")
     else:
-        print(f"Steps timed on real arms at K {timed}: {phase['why_real']}")
+        wrapped(f"Steps timed on real arms at K {timed}: {phase['why_real']}")
     print(f"{'K':>4}{'tau':>8}{'step ms':>10}{'tok/s expected':>16}")
     for point in phase["curve"]:
         mark = "  best" if point["draft_tokens"] == phase["best"] else ""
@@ -59,16 +64,19 @@ def _print(arm: str, phase: dict[str, Any]) -> None:
         best += f", {phase['measured_tok_s']:.1f} measured"
     print(best)
     if phase["plain_tok_s"] is not None:
-        print(f"Without a drafter: {phase['plain_tok_s']:.1f} tok/s")
+        none_pays = phase["plain_tok_s"] >= max(point["tok_s"] for point in phase["curve"])
+        pays = "; no K is expected to be faster" if none_pays else ""
+        wrapped(f"Without a drafter: {phase['plain_tok_s']:.1f} tok/s{pays}")
     if phase["ratio"] is None:
-        print(f"Against K {phase['against']}: {phase['verdict']}, {phase['reason']}")
+        wrapped(f"Against K {phase['against']}: {phase['verdict']}, {phase['reason']}")
     else:
         low, high = phase["interval"]
-        print(
+        wrapped(
             f"Against K {phase['against']}: {phase['ratio']:.2f}x, {phase['verdict']} "
             f"(95 % interval {low:.2f} to {high:.2f}; expected {phase['predicted_ratio']:.2f}x)"
         )
-    print(f"The prediction {HELD[phase['held']]}.\n")
+    what = "rate" if phase["best"] == phase["against"] else "ratio"
+    print(f"The predicted {what} {HELD[phase['held']]}.\n")
 
 
 HELD = {True: "held", False: "did not hold", None: "can neither be confirmed nor denied"}

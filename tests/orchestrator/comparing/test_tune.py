@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from orchestrator.commands.tune import _print
 from orchestrator.comparing.tune import _cannot_simulate
 from orchestrator.job import prepare
 
@@ -67,7 +68,8 @@ def test_tune_predicts_and_then_measures_on_a_real_engine(tmp_path: Path) -> Non
     assert [row.split()[0] for row in lines[3:7]] == ["2", "3", "4", "5"]
     assert [row for row in lines if row.endswith("best")] == [lines[phase["best"] + 1]]
     assert f"{phase['measured_tok_s']:.1f} measured" in done.stdout
-    assert "The prediction" in done.stdout
+    assert "The predicted " in done.stdout
+    assert max(map(len, lines)) <= 80
     for folder in data["runs"]:
         result = json.loads((tmp_path / "out" / folder / "result.json").read_text("utf-8"))
         assert result["complete"]
@@ -95,6 +97,45 @@ def test_tune_predicts_and_then_measures_on_a_real_engine(tmp_path: Path) -> Non
 
 
 @pytest.mark.engine("vllm")
+@pytest.mark.parametrize("plain", [3963.2, 1500.0])
+def test_what_is_printed_says_what_held_and_whether_a_drafter_pays(
+    plain: float, capsys: pytest.CaptureFixture[str]
+) -> None:
+    curve = [
+        {
+            "draft_tokens": k,
+            "acceptance_length": 1.6 + k / 10,
+            "step_ms": 0.6 * k,
+            "tok_s": rate,
+            "tau_measured": k == 4,
+            "step_measured": k != 2,
+        }
+        for k, rate in ((1, 2479.2), (2, 2455.3), (4, 802.1))
+    ]
+    printed = {
+        "mode": "temperature",
+        "concurrency": 1,
+        "curve": curve,
+        "best": 1,
+        "against": 4,
+        "predicted_tok_s": 2479.2,
+        "measured_tok_s": 1718.8,
+        "plain_tok_s": plain,
+        "predicted_ratio": 3.09,
+        "ratio": 2.94,
+        "interval": [2.2, 4.0],
+        "verdict": "faster",
+        "reason": None,
+        "held": True,
+        "why_real": "This engine cannot simulate acceptance. " * 3,
+    }
+    _print("vllm-dflash", printed)
+    text = capsys.readouterr().out
+    assert max(map(len, text.splitlines())) <= 80
+    assert "The predicted ratio held." in text
+    assert ("no K is expected to be faster" in " ".join(text.split())) is (plain > 2479.2)
+
+
 def test_an_engine_that_cannot_simulate_is_told(tmp_path: Path) -> None:
     path = recipe(tmp_path)
     path.write_text(path.read_text("utf-8").replace("llamacpp", "vllm"), encoding="utf-8")
