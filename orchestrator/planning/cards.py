@@ -55,18 +55,18 @@ def setting(env: Mapping[str, str]) -> tuple[dict[str, str], Finding | None]:
     `env` is the arm's own; what it says of GPUs stays. The finding is for who chose none.
     """
     cards = listed()
-    if not cards or len(cards) == 1:
+    mine = chosen(cards or [], os.environ.get(VISIBLE))
+    if not cards or (len(cards) == 1 and (mine or VISIBLE in env)):
         return {}, None
     order = {ORDER: env.get(ORDER, "PCI_BUS_ID")}
     if VISIBLE in env:
         return order, None
-    mine = chosen(cards, os.environ.get(VISIBLE))
     if not mine:
         return order, Finding(
             "warning",
             "no-visible-gpu",
             f"{VISIBLE}={os.environ[VISIBLE]} names no GPU that nvidia-smi shows.",
-            f"Name one by its index, 0 to {len(cards) - 1}, or by its UUID.",
+            "Unset it, or name one by its index or UUID; `nvidia-smi -L` lists them.",
         )
     told = None
     if len(mine) > 1:

@@ -45,17 +45,18 @@ class CommandLine:
 
 
 def choose(options: Options) -> Choice:
-    """The first that can run here now, else the first that fits. What it lacks is its `problem`.
+    """The first that can run here now, else the first that fits, else what needs least memory.
 
-    Raises InputError for what the recipe or the model does not have.
+    What it lacks is its `problem`. Raises InputError for what recipe or model do not have.
     """
     made = _model_choices if options.recipe is None else _recipe_choices
     choices = list(made(options))
     for choice in choices:
         if choice.problem() is None:
             return choice
-    fitting = [one for one in choices if one.budget.fits and not _errors(one)]
-    return (fitting or choices)[0]
+    able = [one for one in choices if not _errors(one)] or choices
+    fitting = [one for one in able if one.budget.fits]
+    return fitting[0] if fitting else min(able, key=lambda one: one.budget.needed)
 
 
 def _errors(choice: Choice) -> bool:

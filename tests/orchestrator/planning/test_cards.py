@@ -83,6 +83,10 @@ def test_one_gpu_needs_no_setting(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     nvidia.put(tmp_path, monkeypatch)
     assert cards.setting({}) == ({}, None)
     assert cards.used("cuda", {}) == cards.listed()
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "7")
+    _, told = cards.setting({})
+    assert told is not None, "no GPU is left"
+    assert cards.setting({"CUDA_VISIBLE_DEVICES": "0"}) == ({}, None)
 
 
 def test_without_gpus_there_is_a_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -48,6 +48,15 @@ def test_what_fits_the_card(
     assert choice.budget.fits
 
 
+def test_where_nothing_fits_the_least_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    card(tmp_path, monkeypatch, 8_000, 8_192)
+    choice = chosen()
+    assert (choice.arm.backend, choice.arm.target.quantisation) == ("llamacpp", "q4_k_m")
+    assert "needs 19.5 GiB" in str(choice.problem())
+
+
 def test_what_was_asked_for_is_not_replaced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
