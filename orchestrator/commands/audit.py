@@ -123,17 +123,17 @@ def _chosen(known: list[str], asked: list[str], path: Path) -> set[str]:
 
 
 def _table(rows: list[Row]) -> str:
-    width = max(len(row.arm) for row in rows)
-    lines = [
-        f"{'arm':{width}}  mode  positions     verdict    tokens  surprise   p surprise  p fit"
-        "    impossible  found from"
-    ]
+    """The rows of each arm below its name. Verdicts follow the corrected p; audit.json has all."""
+    lines = ["  mode positions    verdict  tokens surprise corrected p impossible found from"]
+    last = None
     for row in rows:
-        one = row.fit
-        share = row.power.forced
+        one, share = row.fit, row.power.forced
+        if row.arm != last:
+            lines.append(row.arm)
+            last = row.arm
         lines.append(
-            f"{row.arm:{width}}  {row.mode:4}  {row.positions:12}  {row.verdict:9}"
-            f"  {one.tokens:6}  {one.surprise:+8.4f}  {one.p_surprise:10.2g}  {one.p_fit:7.2g}"
-            f"  {one.impossible:9}  {'-' if share is None else f'{share:10.1%}'}"
+            f"  {row.mode:4} {row.positions:12} {row.verdict:8} {one.tokens:6}"
+            f" {one.surprise:+8.4f} {row.p_adjusted:11.2g} {one.impossible:10}"
+            f" {'-' if share is None else f'{share:.1%}':>10}"
         )
     return "\n".join(lines)
