@@ -59,7 +59,7 @@ def test_a_checkpoint_folder_is_refused() -> None:
 
 def test_every_sampler_setting_is_sent_with_temperature_first() -> None:
     body = LLAMA.call(ask(WARM), "muse").body
-    assert body["samplers"] == ["top_k", "temperature", "top_p"]
+    assert body["samplers"] == ["temperature", "top_k", "top_p"]
     assert (body["temperature"], body["top_k"], body["top_p"]) == (1.0, 64, 0.95)
     assert body["min_p"] == 0.0
     assert body["repeat_penalty"] == 1.0
