@@ -240,6 +240,6 @@ def _positions_grown(
 
 
 def _count(value: float) -> int:
-    if not float(value).is_integer():
+    if value < 0 or not float(value).is_integer():
         raise ValueError(f"{value} is no count")
     return int(value)

@@ -23,6 +23,8 @@ from orchestrator.planning.plan import REAL
 from orchestrator.rundir import RunDirectory, read_json
 from orchestrator.serving import reported
 
+COUNTERS = "counters.json"
+
 
 @dataclass(frozen=True)
 class Turn:
@@ -52,7 +54,7 @@ def turn_of(
     else:
         status = read_json(folder / "status.json")
     turn = Turn(folder, facts, machine, plan, status)
-    counters = folder / "counters.json"
+    counters = folder / COUNTERS
     rows = read_json(counters) if counters.exists() else []
     modes = facts["workload"]["modes"]
     if status["status"] == "ok" and len(rows) < len(modes) * len(facts["workload"]["concurrency"]):
@@ -93,7 +95,7 @@ def _measured(
     if plan["speculation"] != "none":
         answers = [s.server for s in good]
         try:
-            grown = delta(_counters(counted["before"]), _counters(counted["after"]))
+            grown = delta(*(_counters(turn, counted, when) for when in ("before", "after")))
             record = spec_record(grown, answers, counted["draft_tokens"])
             if record is not None:
                 agree(record, answers)
@@ -181,6 +183,14 @@ def _others(found: Mapping[str, Any]) -> str | None:
     return f"{len(processes)}" if processes else "none"
 
 
-def _counters(data: Mapping[str, Any]) -> Counters:
-    position = data["per_position"]
-    return Counters(**{**data, "per_position": tuple(position) if position is not None else None})
+def _counters(turn: Turn, counted: Mapping[str, Any], when: str) -> Counters:
+    """`when` is before or after."""
+    from pydantic import TypeAdapter, ValidationError
+
+    try:
+        return TypeAdapter(Counters).validate_python(counted[when])
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        place = ".".join(map(str, (when, *first["loc"])))
+        where = str(turn.folder / COUNTERS)
+        raise InputError(f"{place}: {first['msg']}.", where=where) from None

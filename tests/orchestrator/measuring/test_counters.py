@@ -50,6 +50,7 @@ def test_what_is_not_there_is_unknown() -> None:
     [
         "vllm:spec_decode_num_drafts_total 1.5",
         "vllm:spec_decode_num_drafts_total NaN",
+        "vllm:spec_decode_num_drafts_total -5",
         "vllm:spec_decode_num_accepted_tokens_per_pos_total 3",
         "<html>not metrics</html>",
     ],
