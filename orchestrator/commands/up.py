@@ -207,8 +207,7 @@ def _seldom(report: Callable[[str], None]) -> Callable[[str], None]:
 
 def _hold(running: Up) -> None:
     """Until Ctrl-C or `down`, which are clean ends. EngineError when the engine ends by itself."""
-    from backends.errors import InputError
-    from orchestrator.up.state import find
+    from orchestrator.up.state import stopping
 
     state, server = running.state, running.server
     try:
@@ -217,11 +216,7 @@ def _hold(running: Up) -> None:
     except KeyboardInterrupt:
         print(f"{state.name}: stopping", file=sys.stderr)
         return
-    try:
-        asked = find(state.name).phase == "stopping"
-    except InputError:
-        asked = True
-    if not asked:
+    if not stopping(state.name):
         raise server.failure(f"the engine ended: {server.exit_reason()}")
     print(f"{state.name}: stopped by museorch down", file=sys.stderr)
 

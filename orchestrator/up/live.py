@@ -178,6 +178,8 @@ def _read_if_running(state: State, key: str | None) -> Reading | str | None:
 
 
 def _why_not(state: State, standing: Standing) -> str:
+    if standing == "starting" and not state.owner.alive:
+        return f"the museorch that started it is gone; end it: museorch down {state.name}"
     if standing != "ended":
         return f"it is {standing}"
     return (first_cause(state.log) if state.log.is_file() else None) or "its process is gone"

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from backends import BACKENDS
 from backends.base import SpecRecord
-from backends.errors import InputError
+from backends.errors import EngineError, InputError, MuseorchError
 from orchestrator import patching
 from orchestrator.dummy.write import make
 from orchestrator.serving.launch import url, usable_port
@@ -128,6 +128,11 @@ def start(
             book.write(state)
             yield Up(state, server, record, patches, backend.slot_context(server.facts))
         done, keep_log = True, False
+    except MuseorchError:
+        if book.stopping(name):
+            what = "ended by `museorch down` before it was ready."
+            raise EngineError(what, where=name) from None
+        raise
     except KeyboardInterrupt:
         # Wherever it strikes after the gate it is a clean end, with nothing to look up in a log.
         keep_log = state.phase != "ready"

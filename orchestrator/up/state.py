@@ -22,7 +22,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from backends.errors import EngineError, InputError
+from backends.errors import EngineError, InputError, MuseorchError
 from orchestrator.environments.engines import cache_root
 from orchestrator.up.choice import Options
 from orchestrator.up.process import Process
@@ -141,6 +141,14 @@ def settle(name: str, phase: Phase) -> None:
     write(replace(state, phase=phase))
 
 
+def stopping(name: str) -> bool:
+    """Whether `down` is ending it, or has."""
+    try:
+        return find(name).phase == "stopping"
+    except MuseorchError:
+        return True
+
+
 def find(name: str) -> State:
     """InputError where there is none of that name, EngineError where its file is damaged."""
     check_name(name)
@@ -175,7 +183,13 @@ def everyone() -> list[State]:
 
 
 def drop(state: State, *, keep_log: bool = False) -> None:
-    """Remove what is kept of a server; with `keep_log` all but a log that says something."""
+    """Remove what is kept of a server; with `keep_log` all but a log that says something.
+
+    Nothing where its name has become another's, as after `restart`.
+    """
+    with contextlib.suppress(MuseorchError):
+        if find(state.name).owner != state.owner:
+            return
     log = state.log
     if keep_log and log.is_file() and log.stat().st_size:
         for entry in state.folder.iterdir():

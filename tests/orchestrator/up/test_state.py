@@ -89,6 +89,16 @@ def test_an_ended_server_gives_its_name_and_port_back() -> None:
     assert book.everyone() == []
 
 
+def test_who_made_way_does_not_remove_the_next_of_its_name() -> None:
+    """As when a server is restarted while the first `up` is still leaving."""
+    first, second = state(owner=Process(2**22 + 1, "x")), state()
+    book.write(second)
+    book.drop(first)
+    assert book.everyone() == [second]
+    book.drop(second)
+    assert book.everyone() == []
+
+
 def test_a_running_one_keeps_them() -> None:
     book.write(state(guard=process(os.getpid())))
     with (

@@ -328,8 +328,7 @@ def test_an_engine_that_does_not_start(home: Path, tmp_path: Path) -> None:
     assert "unable to mmap" in museorch(home, "logs", NAME).stdout
 
 
-def test_an_interrupted_start_leaves_nothing(home: Path, tmp_path: Path) -> None:
-    recipe = write_serving(tmp_path, "--slow-listen 60")
+def starting(home: Path, recipe: Path) -> subprocess.Popen[str]:
     running = subprocess.Popen(
         [*MUSEORCH, "up", str(recipe), "--detach"],
         env=environment(home),
@@ -339,12 +338,37 @@ def test_an_interrupted_start_leaves_nothing(home: Path, tmp_path: Path) -> None
     )
     state = home / "servers" / NAME / "state.json"
     assert eventually(lambda: state.exists() and '"engine": {' in state.read_text(), 60)
+    return running
+
+
+def test_an_interrupted_start_leaves_nothing(home: Path, tmp_path: Path) -> None:
+    running = starting(home, write_serving(tmp_path, "--slow-listen 60"))
     running.send_signal(signal.SIGINT)
     _, err = running.communicate(timeout=60)
     assert running.returncode == 130
     assert "before it was ready" in err
     assert not processes(tmp_path / "llama-server")
     assert answer(home, "ps")["servers"] == []
+
+
+def test_down_ends_a_start(home: Path, tmp_path: Path) -> None:
+    running = starting(home, write_serving(tmp_path, "--slow-listen 60"))
+    assert museorch(home, "down").stdout == f"{NAME}: ended\n"
+    _, err = running.communicate(timeout=60)
+    assert running.returncode == 1
+    assert "ended by `museorch down`" in err
+    assert kept(home) == []
+
+
+def test_a_start_whose_museorch_was_killed_is_told_and_can_be_ended(
+    home: Path, tmp_path: Path
+) -> None:
+    running = starting(home, write_serving(tmp_path, "--slow-listen 60"))
+    running.kill()
+    running.communicate(timeout=60)
+    assert "museorch down" in museorch(home, "status").stdout
+    assert museorch(home, "down").returncode == 0
+    assert kept(home) == []
 
 
 def test_a_dry_run_starts_nothing(home: Path, tmp_path: Path) -> None:
