@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 from backends import BACKENDS
 from backends.base import Drafter, Speculation, Weights
@@ -13,7 +14,7 @@ from backends.errors import InputError
 from backends.simulate import Simulated
 from orchestrator.dummy.place import dummy_weights
 from orchestrator.inputs.document import Places, suggestion
-from orchestrator.inputs.models import DrafterSpec, LoadedModel
+from orchestrator.inputs.models import LoadedModel
 from orchestrator.inputs.plain_yaml import Location
 from orchestrator.inputs.recipe import ArmSpec, Recipe
 
@@ -86,14 +87,13 @@ def _expand_one(
             where=document.where(at),
             fix="Add acceptance: {simulate: [..]} or {length: L}.",
         )
-    find_target, find_drafter = (_dummy_target, _dummy_drafter) if dummy else (_target, _drafter)
     for backend, speculation, quantisation, k in itertools.product(
         spec.backend, spec.speculation, spec.quantisation, spec.draft_tokens
     ):
-        target = find_target(model, backend, quantisation, document, at)
+        target = _target(model, backend, quantisation, document, at, dummy=dummy)
         drafter = None
         if speculation != "none":
-            drafter = find_drafter(model, speculation, backend, quantisation, document, at)
+            drafter = _drafter(model, speculation, backend, quantisation, document, at, dummy=dummy)
             k = _draft_tokens(drafter, k, document.where((*at, "draft_tokens")))
         elif k is not None and len(spec.speculation) == 1:
             raise InputError(
@@ -104,12 +104,8 @@ def _expand_one(
             continue  # one plain arm beside several K
         else:
             k = None
-        name = f"{backend}-{'base' if speculation == 'none' else speculation}"
-        name += f"-{quantisation}" if len(spec.quantisation) > 1 else ""
-        name += f"-k{k}" if k is not None and len(spec.draft_tokens) > 1 else ""
-        name += "-simulated" if simulated is not None and drafter is not None else ""
         yield Arm(
-            id=spec.id if spec.id is not None else name,
+            id=spec.id or _name(spec, backend, speculation, quantisation, k),
             backend=backend,
             target=target,
             drafter=drafter,
@@ -119,6 +115,16 @@ def _expand_one(
             simulated=simulated if drafter is not None else None,
             where=document.where(at),
         )
+
+
+def _name(
+    spec: ArmSpec, backend: str, speculation: Speculation, quantisation: str, k: int | None
+) -> str:
+    """Of an arm without an id: what it is, and whatever tells it from the others of its line."""
+    name = f"{backend}-{'base' if speculation == 'none' else speculation}"
+    name += f"-{quantisation}" if len(spec.quantisation) > 1 else ""
+    name += f"-k{k}" if k is not None and len(spec.draft_tokens) > 1 else ""
+    return name + ("-simulated" if spec.acceptance is not None and speculation != "none" else "")
 
 
 def _simulated(spec: ArmSpec) -> Simulated | None:
@@ -143,25 +149,17 @@ def _draft_tokens(drafter: Drafter, asked: int | None, where: str) -> int:
 
 def _drafter(
     model: LoadedModel,
-    family: Speculation,
+    family: Literal["dflash", "dspark"],
     backend: str,
     quantisation: str,
     document: Places,
     at: Location,
+    *,
+    dummy: bool,
 ) -> Drafter:
-    assert family != "none"
+    """In the target's quantisation where there is one, else in the first that fits."""
     where = document.where((*at, "speculation"))
-    spec = _drafter_spec(model, family, where)
-    fitting = [a for a in spec.artefacts if a.format in BACKENDS[backend].drafter_formats]
-    same = [a for a in fitting if a.quantisation == quantisation]
-    for artefact in (*same, *fitting):
-        weights = _present(model.weights(spec, artefact), where)
-        return model.drafter(family, weights)
-    raise InputError(f"no {family} drafter in a format {backend} reads.", where=where)
-
-
-def _drafter_spec(model: LoadedModel, family: Speculation, where: str) -> DrafterSpec:
-    spec = model.model.drafters.get(family) if family != "none" else None
+    spec = model.model.drafters.get(family)
     if spec is None:
         known = ", ".join(sorted(model.model.drafters))
         raise InputError(
@@ -169,30 +167,13 @@ def _drafter_spec(model: LoadedModel, family: Speculation, where: str) -> Drafte
             where=where,
             fix=f"It has: {known}." if known else None,
         )
-    return spec
-
-
-def _dummy_drafter(
-    model: LoadedModel,
-    family: Speculation,
-    backend: str,
-    quantisation: str,
-    document: Places,
-    at: Location,
-) -> Drafter:
-    assert family != "none"
-    _drafter_spec(model, family, document.where((*at, "speculation")))
-    return model.drafter(family, dummy_weights(model, family, backend, quantisation))
-
-
-def _dummy_target(
-    model: LoadedModel, backend: str, quantisation: str, document: Places, at: Location
-) -> Weights:
-    try:
-        return dummy_weights(model, "target", backend, quantisation)
-    except InputError as error:
-        where = error.where or document.where((*at, "quantisation"))
-        raise InputError(error.what, where=where, fix=error.fix) from None
+    if dummy:
+        return model.drafter(family, dummy_weights(model, family, backend, quantisation))
+    fitting = [a for a in spec.artefacts if a.format in BACKENDS[backend].drafter_formats]
+    if not fitting:
+        raise InputError(f"no {family} drafter in a format {backend} reads.", where=where)
+    chosen = next((a for a in fitting if a.quantisation == quantisation), fitting[0])
+    return model.drafter(family, _present(model.weights(spec, chosen), where))
 
 
 def _target(
@@ -201,8 +182,16 @@ def _target(
     quantisation: str,
     document: Places,
     at: Location,
+    *,
+    dummy: bool,
 ) -> Weights:
+    """In the first format of the engine that has the quantisation."""
     where, spec = document.where((*at, "quantisation")), model.model.target
+    if dummy:
+        try:
+            return dummy_weights(model, "target", backend, quantisation)
+        except InputError as error:
+            raise InputError(error.what, where=error.where or where, fix=error.fix) from None
     formats = BACKENDS[backend].formats
     for format_ in formats:
         for artefact in spec.artefacts:
