@@ -13,7 +13,6 @@ from backends.base import (
     Chunk,
     CounterMap,
     Device,
-    Finding,
     LaunchPlan,
     LiveMap,
     Overlay,
@@ -23,10 +22,11 @@ from backends.base import (
 )
 from backends.install import Environment
 from backends.patch import Patch, needed
-from backends.preflight import PACKAGES, above_block, conditions, too_old
-from backends.sglang import gguf, wire
+from backends.preflight import PACKAGES, conditions
+from backends.sglang import wire
 from backends.sglang.environment import VERSIONS, environment
-from backends.sglang.patches import FIRST_NATIVE, PATCHES, for_weights
+from backends.sglang.findings import findings
+from backends.sglang.patches import PATCHES, for_weights
 from backends.sglang.reported import reported
 from backends.simulate import Simulated
 
@@ -126,7 +126,7 @@ class Sglang:
             ),
             modules=_modules(spec),
             overlays=self._overlays(spec),
-            findings=tuple(self._findings(spec)),
+            findings=tuple(findings(spec)),
             draft_tokens=spec.draft_tokens if spec.drafter else None,
             conditions=conditions(spec),
         )
@@ -173,40 +173,6 @@ class Sglang:
         if not changes:
             return ()
         return (Overlay(drafter.weights.path, why, DRAFTER_OVERLAY, changes=changes),)
-
-    def _findings(self, spec: ServeSpec) -> list[Finding]:
-        found = [
-            *too_old("SGLang", spec.engine_version, FIRST_NATIVE),
-            *above_block(spec),
-            *gguf.findings(spec),
-        ]
-        if spec.device == "cpu":
-            found.append(
-                Finding(
-                    "warning",
-                    "slow-on-cpu",
-                    "SGLang has no CPU kernels and runs on plain torch: right, but slow.",
-                    "Use it to check tokens and acceptance, not speed.",
-                )
-            )
-        if spec.kv_dtype != "bf16":
-            found.append(
-                Finding(
-                    "error",
-                    "kv-dtype",
-                    f"SGLang keeps its KV cache in the model's own type, not in {spec.kv_dtype}.",
-                    "Set serve.kv_dtype to bf16.",
-                )
-            )
-        found.append(
-            Finding(
-                "info",
-                "no-request-seed",
-                "SGLang draws from one random stream of the server: a request's seed has no "
-                "effect, so sampled text cannot be repeated.",
-            )
-        )
-        return found
 
     def simulate(self, plan: LaunchPlan, simulated: Simulated, device: Device) -> LaunchPlan:
         """Source: srt/environ.py and srt/speculative/spec_utils.py.

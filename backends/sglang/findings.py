@@ -1,19 +1,45 @@
-"""GGUF targets in SGLang: what works, by trying it on 0.5.23, and what is refused with the reason.
-
-The target may be a GGUF file, the drafter may not; DFlash works, DSpark does not.
-"""
+"""What speaks against an arm on SGLang, as seen on 0.5.23."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from backends.base import Finding, ServeSpec
+from backends.preflight import above_block, too_old
+from backends.sglang.patches import FIRST_NATIVE
 
 UNPACKED = ("bf16", "f16")
 """Quantisations whose numbers need no kernel."""
 
 
 def findings(spec: ServeSpec) -> Iterator[Finding]:
+    yield from too_old("SGLang", spec.engine_version, FIRST_NATIVE)
+    yield from above_block(spec)
+    yield from _gguf(spec)
+    if spec.device == "cpu":
+        yield Finding(
+            "warning",
+            "slow-on-cpu",
+            "SGLang has no CPU kernels and runs on plain torch: right, but slow.",
+            "Use it to check tokens and acceptance, not speed.",
+        )
+    if spec.kv_dtype != "bf16":
+        yield Finding(
+            "error",
+            "kv-dtype",
+            f"SGLang keeps its KV cache in the model's own type, not in {spec.kv_dtype}.",
+            "Set serve.kv_dtype to bf16.",
+        )
+    yield Finding(
+        "info",
+        "no-request-seed",
+        "SGLang draws from one random stream of the server: a request's seed has no effect, so "
+        "sampled text cannot be repeated.",
+    )
+
+
+def _gguf(spec: ServeSpec) -> Iterator[Finding]:
+    """The target may be a GGUF file, the drafter may not; DFlash works, DSpark does not."""
     if spec.drafter is not None and spec.drafter.weights.format == "gguf":
         yield Finding(
             "error",
