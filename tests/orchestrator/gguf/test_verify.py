@@ -61,6 +61,13 @@ def test_another_vocabulary(tmp_path: Path) -> None:
     assert "1000 tokens, the target 1024" in found["vocab-size"]
 
 
+def test_a_target_with_another_vocabulary(tmp_path: Path) -> None:
+    tokens = vocabulary(TARGET)[:-24]
+    bad = edited(TARGET, tmp_path / "bad.gguf", values={"tokenizer.ggml.tokens": tokens})
+    text = errors(verify(bad))["vocabulary"]
+    assert text == "token_embd.weight is for 1024 tokens; the vocabulary has 1000."
+
+
 @pytest.mark.parametrize(
     "missing", [["markov_w1.weight", "markov_w2.weight"], ["markov_w2.weight"]]
 )
@@ -122,10 +129,36 @@ def test_a_flipped_anchor_is_not_the_sources(tmp_path: Path) -> None:
     assert found["source-metadata"] == "sample_from_anchor is True; the source says False."
 
 
-def test_another_rotary_base_is_not_the_sources(tmp_path: Path) -> None:
-    bad = edited(TARGET, tmp_path / "bad.gguf", values={"muse-glimmer.rope.freq_base": 5e5})
-    found = errors(verify(bad, source=TINY / "target"))
-    assert found["source-metadata"] == "rope.freq_base is 500000.0; the source says 10000.0."
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("block_count", 3),
+        ("feed_forward_length", 256),
+        ("attention.head_count_kv", 2),
+        ("attention.key_length", 32),
+        ("attention.sliding_window", 512),
+        ("attention.sliding_window_pattern", [True, True, False, True]),
+        ("attention.layer_norm_rms_epsilon", 0.5),
+        ("context_length", 2048),
+        ("final_logit_softcapping", 30.0),
+        ("logit_scale", 0.5),
+        ("rope.freq_base", 5e5),
+    ],
+)
+def test_metadata_that_is_not_the_sources(tmp_path: Path, key: str, value: object) -> None:
+    bad = edited(TARGET, tmp_path / "bad.gguf", values={f"muse-glimmer.{key}": value})
+    text = errors(verify(bad, source=TINY / "target"))["source-metadata"]
+    name = "the sliding pattern" if key.endswith("pattern") else key
+    assert text.startswith(f"{name} is {value}; the source says ")
+
+
+def test_query_norms_of_another_scale(tmp_path: Path) -> None:
+    """No tensor of the source has them: the converter makes them of a number in the config."""
+    bad = edited(
+        TARGET, tmp_path / "bad.gguf", tensors={"blk.0.attn_q_norm.weight": lambda one: one * 2}
+    )
+    text = errors(verify(bad, source=TINY / "target"))["source-values"]
+    assert "blk.0.attn_q_norm.weight is not " in text
 
 
 def test_rows_of_one_tensor_exchanged(tmp_path: Path) -> None:
