@@ -78,12 +78,14 @@ def _recipe_choices(options: Options) -> Iterator[Choice]:
         )
     model = load_model(recipe.model, path.parent)
     arms = expand(recipe, document, model)
-    wanted = [arm for arm in arms if _asked_for(arm, options)]
+    wanted = [arm for arm in arms if all(has == asked for _, has, asked in _asked(arm, options))]
     # A plain arm is there to be compared with; it is served when asked for.
     wanted.sort(key=lambda arm: arm.drafter is None)
     if not wanted:
         known = ", ".join(arm.id for arm in arms)
-        raise InputError("no arm of the recipe is that.", where=str(path), fix=f"It has: {known}.")
+        asked = " ".join(f"{flag} {asked}" for flag, _, asked in _asked(arms[0], options))
+        what = f"no arm of the recipe is {asked}."
+        raise InputError(what, where=str(path), fix=f"It has: {known}.")
     real = [arm for arm in wanted if arm.simulated is None]
     if not real:
         raise InputError(
@@ -96,15 +98,16 @@ def _recipe_choices(options: Options) -> Iterator[Choice]:
         yield _choice(_served(recipe, options), path.parent, model, arm, options, here)
 
 
-def _asked_for(arm: Arm, options: Options) -> bool:
+def _asked(arm: Arm, options: Options) -> list[tuple[str, object, object]]:
+    """What the flags want of an arm: flag, what the arm has, what is asked for."""
     pairs = (
-        (options.arm, arm.id),
-        (options.backend, arm.backend),
-        (options.speculation, arm.speculation),
-        (options.quant, arm.target.quantisation),
-        (options.draft_tokens, arm.draft_tokens),
+        ("--arm", arm.id, options.arm),
+        ("--backend", arm.backend, options.backend),
+        ("--speculation", arm.speculation, options.speculation),
+        ("--quant", arm.target.quantisation, options.quant),
+        ("--draft-tokens", arm.draft_tokens, options.draft_tokens),
     )
-    return all(asked is None or asked == has for asked, has in pairs)
+    return [(flag, has, asked) for flag, has, asked in pairs if asked is not None]
 
 
 def _model_choices(options: Options) -> Iterator[Choice]:

@@ -137,8 +137,10 @@ def test_a_recipes_arm_is_chosen_by_flags() -> None:
     assert choice.arm.id == "sglang-dspark"
     assert choice.planned.spec.slots == 3
     assert choice.planned.spec.purpose == "serve"
-    with pytest.raises(InputError, match="no arm of the recipe is that"):
-        choose(Options(recipe=recipe, backend="llamacpp"))
+    with pytest.raises(
+        InputError, match="is --arm vllm-base --draft-tokens 7"
+    ):
+        choose(Options(recipe=recipe, arm="vllm-base", draft_tokens=7))
 
 
 def test_a_recipes_drafted_arm_comes_before_its_plain_one() -> None:
