@@ -69,6 +69,11 @@ class Backend(Protocol):
         """Whether acceptance can be simulated by position, and not by its mean length alone."""
         ...
 
+    @property
+    def margin_bytes(self) -> int:
+        """Memory for activations, graphs and its own code, over weights and KV cache."""
+        ...
+
     def environment(self, version: str, device: Device) -> Environment:
         """How it is installed, as data."""
         ...

@@ -52,7 +52,6 @@ def test_no_backend_imports_another_and_nothing_shared_imports_one() -> None:
 NAMING = {
     "commands/gguf.py": "llama.cpp serves what is measured",
     "commands/patch.py": "images are patched for one engine",
-    "commands/up.py": "shown in its help",
     "convert/flow.py": "llama.cpp's converter",
     "convert/tools.py": "llama.cpp's converter",
     "environments/engine_probe.py": "a llama-server is asked in its own way",
@@ -64,7 +63,6 @@ NAMING = {
     "patching/status.py": "how to tell a release that knows Muse Glimmer",
     "report/bridge.py": "quality of llama.cpp's targets",
     "up/choose.py": "which engine is tried first",
-    "up/memory.py": "what an engine takes over weights and cache",
     "up/preflight.py": "vLLM's share of the GPU",
 }
 """Modules of the flow that know an engine by its name, and why. A new engine looks at these."""

@@ -53,6 +53,7 @@ class LlamaCpp:
     versions: Mapping[Device, tuple[str, ...]] = field(default_factory=lambda: VERSIONS)
     distributions: tuple[str, ...] = ()
     takes_rates: bool = True
+    margin_bytes: int = 1 << 30
     formats: tuple[str, ...] = ("gguf",)
     drafter_formats: tuple[str, ...] = ("gguf",)
     patches: Mapping[str, Patch] = field(default_factory=lambda: NO_PATCHES)

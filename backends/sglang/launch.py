@@ -65,6 +65,7 @@ class Sglang:
     versions: Mapping[Device, tuple[str, ...]] = field(default_factory=lambda: VERSIONS)
     distributions: tuple[str, ...] = ("sglang",)
     takes_rates: bool = False
+    margin_bytes: int = 3 << 30
     formats: tuple[str, ...] = ("hf", "gguf")
     drafter_formats: tuple[str, ...] = ("hf",)
     patches: Mapping[str, Patch] = field(default_factory=lambda: PATCHES)

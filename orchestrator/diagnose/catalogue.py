@@ -102,7 +102,9 @@ class SignatureFile(_Data):
 def catalogue() -> tuple[SignatureFile, ...]:
     """Every signature file, engines first: where a line fits two, the more specific comes first."""
     folder = files("orchestrator") / "signatures"
+    paths = [folder / f"{name}.yaml" for name in (*BACKENDS, "any")]
     return tuple(
-        SignatureFile.model_validate(yaml.safe_load((folder / f"{name}.yaml").read_text("utf-8")))
-        for name in (*BACKENDS, "any")
+        SignatureFile.model_validate(yaml.safe_load(path.read_text("utf-8")))
+        for path in paths
+        if path.is_file()
     )

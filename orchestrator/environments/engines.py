@@ -64,7 +64,11 @@ def default_device() -> Device:
 
 
 def default_version(backend: str, device: Device) -> str:
-    return SUPPORTED[backend][device][0]
+    """Raises InputError where museorch installs none."""
+    versions = SUPPORTED[backend].get(device)
+    if not versions:
+        raise InputError(f"there is no {backend} for {device}.")
+    return versions[0]
 
 
 def environment_name(backend: str, version: str, device: Device) -> str:

@@ -9,14 +9,13 @@ from pathlib import Path
 
 import psutil
 
+from backends import BACKENDS
 from backends.base import Device, ServeSpec, Weights
 from orchestrator.inputs.models import Attention, Model
 from orchestrator.planning import cards
 
 GIB = 1 << 30
 KV_WIDTH = {"bf16": 2, "f16": 2, "f32": 4}
-MARGIN = {"llamacpp": 1 * GIB, "vllm": 3 * GIB, "sglang": 3 * GIB}
-"""Activations, graphs and the engine's own code, over what is counted here."""
 WINDOW_BATCH = 512
 """A sliding layer keeps its window and one batch."""
 CGROUP = Path("/sys/fs/cgroup")
@@ -65,7 +64,8 @@ def budget(backend: str, spec: ServeSpec, model: Model, space: Space | None) -> 
         kv = kv + own if kv is not None and own is not None else None
     words = f"{spec.slots} x {spec.context_length} tokens, {spec.kv_dtype}"
     parts.append(Part("KV cache", kv, words if kv is not None else "the model file has no shape"))
-    parts.append(Part("margin", MARGIN[backend], "activations, graphs, the engine itself"))
+    margin = BACKENDS[backend].margin_bytes
+    parts.append(Part("margin", margin, "activations, graphs, the engine itself"))
     return Budget(tuple(parts), space)
 
 

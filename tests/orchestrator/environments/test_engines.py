@@ -286,3 +286,9 @@ def test_a_damaged_manifest_is_named(
     (cache / "engines" / "vllm-0.32.0-cpu" / "museorch.json").write_text(text)
     with pytest.raises(EngineError, match=r"museorch\.json: is damaged"):
         engines.installed()
+
+
+def test_an_engine_that_is_not_for_this_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(engines.SUPPORTED, "vllm", {"cuda": ("0.33.0",), "cpu": ()})
+    with pytest.raises(InputError, match="there is no vllm for cpu"):
+        engines.default_version("vllm", "cpu")
