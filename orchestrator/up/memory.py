@@ -133,7 +133,10 @@ def _gpu() -> Space | None:
             timeout=cards.TIMEOUT_S,
             check=True,
         )
-        free, total = done.stdout.splitlines()[0].split(",")
+        told = done.stdout.splitlines()[0]
+        if "N/A" in told:  # of a GPU that shares the machine's memory, such as GB10's
+            return _ram()
+        free, total = told.split(",")
         return Space(found[0]["name"], int(free) << 20, int(total) << 20)
     except (OSError, subprocess.SubprocessError, ValueError, IndexError):
         return None

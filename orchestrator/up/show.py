@@ -23,7 +23,7 @@ def memory_text(budget: Budget) -> str:
     rows.append(("needed", amount(budget.needed), ""))
     space = budget.space
     if space is None:
-        rows.append(("free", UNKNOWN, "nvidia-smi tells of no GPU that may be used"))
+        rows.append(("free", UNKNOWN, "not told: see nvidia-smi and CUDA_VISIBLE_DEVICES"))
     else:
         verdict = "fits" if budget.fits else "does not fit"
         rows.append(

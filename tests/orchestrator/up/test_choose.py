@@ -95,6 +95,16 @@ def test_a_card_that_cannot_be_read_stops_nothing(
     assert choice.budget.fits
 
 
+def test_a_card_without_memory_of_its_own_has_the_machines(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nvidia.put(tmp_path / "tools", monkeypatch, otherwise="echo '[N/A], [N/A]'")
+    here, ram = space("cuda"), space("cpu")
+    assert here is not None
+    assert ram is not None
+    assert (here.name, here.total) == (ram.name, ram.total)
+
+
 def test_the_kv_cache_of_the_published_target() -> None:
     """A token is 2 x 2 heads x 128 x 2 bytes a layer; a sliding layer keeps 2048 and a batch."""
     choice = chosen(backend="llamacpp", speculation="none", slots=2, context_length=8192)
@@ -137,9 +147,7 @@ def test_a_recipes_arm_is_chosen_by_flags() -> None:
     assert choice.arm.id == "sglang-dspark"
     assert choice.planned.spec.slots == 3
     assert choice.planned.spec.purpose == "serve"
-    with pytest.raises(
-        InputError, match="is --arm vllm-base --draft-tokens 7"
-    ):
+    with pytest.raises(InputError, match="is --arm vllm-base --draft-tokens 7"):
         choose(Options(recipe=recipe, arm="vllm-base", draft_tokens=7))
 
 
