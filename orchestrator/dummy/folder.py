@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -14,18 +12,16 @@ from orchestrator.inputs.models import LoadedModel
 
 
 def write_folder(path: Path, model: LoadedModel, role: Role) -> None:
-    work = Path(tempfile.mkdtemp(prefix=".", dir=path.parent))
+    work = path.with_name(f".{path.name}.part")
+    shutil.rmtree(work, ignore_errors=True)  # a killed run may have left it
     try:
-        work.chmod(0o755)
+        work.mkdir()
         files = {"config.json": shape(model, role)}
         if role == "target":
             files |= _tokenizer(model)
         for name, content in files.items():
             (work / name).write_text(json.dumps(content), encoding="utf-8")
-        os.replace(work, path)
-    except OSError:
-        if not path.is_dir():  # another run may just have made it
-            raise
+        work.replace(path)
     finally:
         shutil.rmtree(work, ignore_errors=True)
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import tempfile
 from collections import Counter
 from collections.abc import Callable
 from math import prod
@@ -35,14 +33,12 @@ def write_gguf(
     sizes = {one.name: _bytes(one.shape, kinds[one.name]) for one in plan.tensors}
     _check_room(path.parent, sum(sizes.values()) + ROOM)
     report(f"writing dummy weights, {sum(sizes.values()) / 1e9:.1f} GB: {path}")
-    handle, name = tempfile.mkstemp(prefix=".", suffix=".gguf", dir=path.parent)
-    os.close(handle)
+    part = path.with_name(f".{path.name}.part")  # one name, so that a kill leaves one file
     try:
-        _write(Path(name), plan, kinds, sizes, _general(path.stem, quantisation))
-        os.chmod(name, 0o644)
-        os.replace(name, path)
+        _write(part, plan, kinds, sizes, _general(path.stem, quantisation))
+        part.replace(path)
     finally:
-        Path(name).unlink(missing_ok=True)
+        part.unlink(missing_ok=True)
 
 
 def _check_room(folder: Path, needed: int) -> None:

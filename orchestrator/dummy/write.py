@@ -6,15 +6,17 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from backends.base import Weights
-from backends.errors import InputError
+from backends.errors import EngineError, InputError
 from orchestrator.dummy.folder import write_folder
 from orchestrator.dummy.place import Role
+from orchestrator.environments.engine_build import locked
+from orchestrator.environments.engines import cache_root
 from orchestrator.inputs.expand import Arm
 from orchestrator.inputs.models import LoadedModel
 
 
 def make(model: LoadedModel, arms: Iterable[Arm], report: Callable[[str], None]) -> None:
-    """What these arms are served from. Raises EngineError where the disk is too small."""
+    """What these arms are served from. Raises EngineError where they cannot be written."""
     wanted: dict[str, tuple[Role, Weights]] = {}
     for arm in arms:
         wanted[arm.target.path] = ("target", arm.target)
@@ -24,13 +26,29 @@ def make(model: LoadedModel, arms: Iterable[Arm], report: Callable[[str], None])
         path = Path(weights.path)
         if not weights.dummy or _complete(path):
             continue
-        path.parent.mkdir(parents=True, exist_ok=True)
-        if weights.format == "hf":
-            write_folder(path, model, role)
-        else:
-            from orchestrator.dummy.gguf_file import write_gguf  # loads numpy, which no plan needs
+        with locked(cache_root() / "locks" / f"{path.name}.lock", report):
+            try:
+                _make(path, model, role, weights, report)
+            except OSError as error:
+                raise EngineError(
+                    f"dummy weights cannot be written: {error.strerror}.",
+                    where=str(error.filename or path),
+                    fix="Make room, or set MUSEORCH_HOME to another folder.",
+                ) from None
 
-            write_gguf(path, model, role, weights.quantisation, report)
+
+def _make(
+    path: Path, model: LoadedModel, role: Role, weights: Weights, report: Callable[[str], None]
+) -> None:
+    if _complete(path):  # another museorch made it meanwhile
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if weights.format == "hf":
+        write_folder(path, model, role)
+    else:
+        from orchestrator.dummy.gguf_file import write_gguf  # loads numpy, which no plan needs
+
+        write_gguf(path, model, role, weights.quantisation, report)
 
 
 def _complete(path: Path) -> bool:

@@ -94,7 +94,7 @@ def locked(path: Path, report: Report) -> Iterator[None]:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            report(f"waiting for another install that holds {path}")
+            report(f"waiting for another museorch that holds {path}")
             fcntl.flock(handle, fcntl.LOCK_EX)
         yield
 

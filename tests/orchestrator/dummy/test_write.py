@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import threading
 from pathlib import Path
 
 import pytest
@@ -88,6 +89,40 @@ def test_a_full_disk_is_noticed_before_writing(
     with pytest.raises(EngineError, match=r"dummy weights take .* GB are free.*MUSEORCH_HOME"):
         make(tiny, [made], lambda _: None)
     assert list(Path(made.target.path).parent.iterdir()) == []
+
+
+def test_a_disk_that_fills_is_named_and_what_a_kill_left_goes(
+    tiny: LoadedModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = arm(tiny, "llamacpp", "q8_0")
+    path = Path(made.target.path)
+    path.parent.mkdir()
+    left = path.with_name(f".{path.name}.part")
+    left.write_bytes(b"of a killed run")
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(gguf_file, "_write", full)
+        with pytest.raises(EngineError, match="cannot be written: No space left on device"):
+            make(tiny, [made], lambda _: None)
+    assert list(path.parent.iterdir()) == []
+    make(tiny, [made], lambda _: None)
+    assert path.exists()
+
+
+def test_two_at_once_write_it_once(tiny: LoadedModel) -> None:
+    made = arm(tiny, "llamacpp", "q8_0")
+    said: list[str] = []
+    threads = [threading.Thread(target=make, args=(tiny, [made], said.append)) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+    assert made.drafter is not None
+    for path in (made.target.path, made.drafter.weights.path):
+        assert len([line for line in said if line.endswith(f" GB: {path}")]) == 1
 
 
 def test_a_folder_has_config_and_tokenizer_and_no_weights(tiny: LoadedModel) -> None:

@@ -189,7 +189,7 @@ def test_the_lock_makes_a_second_install_wait(tmp_path: Path) -> None:
         order.append("first")
     thread.join(10)
     assert order == ["first", "second"]
-    assert said == [f"waiting for another install that holds {tmp_path / 'lock'}"]
+    assert said == [f"waiting for another museorch that holds {tmp_path / 'lock'}"]
 
 
 def _await_end(pid: int) -> None:
