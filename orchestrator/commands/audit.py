@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from orchestrator.commands.run import IN_PLACE, JSON, QUIET, RECIPE
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from orchestrator.distribution.audit import Row
+    from orchestrator.planning.plan import PlannedArm
     from orchestrator.rundir import RunDirectory
 
 
@@ -62,7 +65,7 @@ def audit(
         job.prompts[:prompts], tuple(job.model.model.tokens.end), samples, tokens, workload.seed
     )
     folder = out if out is not None else new_run_path(f"{job.recipe.name}-audit")
-    measured = _measured(run, job.recipe.name) if run is not None else None
+    measured = _measured(run, job.recipe.name, planned) if run is not None else None
     RunDirectory.create(folder)
     drawn = {}
     with Progress(quiet=quiet, lines=as_json) as progress:
@@ -102,15 +105,31 @@ def audit(
         raise typer.Exit(1)
 
 
-def _measured(path: Path, recipe: str) -> RunDirectory:
+def _measured(path: Path, recipe: str, planned: Sequence[PlannedArm]) -> RunDirectory:
+    """The run at `path`. Raises InputError where it measured other arms than those planned."""
     from backends.errors import InputError
+    from orchestrator.planning.plan import plan_json
     from orchestrator.rundir import RunDirectory, read_json
 
     run = RunDirectory.open(path)
     name = read_json(run.run_file)["recipe"]
     if name != recipe:
         raise InputError(f'is a run of "{name}", not of "{recipe}".', where=str(path))
+    there = {plan["id"]: _what(plan) for plan in read_json(run.plan_file)}
+    for item in planned:
+        here = _what(plan_json(item))
+        if (found := there.get(item.arm.id)) != here:
+            told = f"was {found}" if found is not None else "is not there"
+            raise InputError(f"{item.arm.id} {told}; here it is {here}.", where=str(path))
     return run
+
+
+def _what(plan: Mapping[str, Any]) -> str:
+    """What of an arm decides how it samples."""
+    weights = [plan["target"], *([plan["drafter"]["weights"]] if plan["drafter"] else [])]
+    names = [f"{one['identity']} {one['quantisation']}" for one in weights]
+    drafts = [] if plan["draft_tokens"] is None else [f"K {plan['draft_tokens']}"]
+    return ", ".join([f"{plan['backend']} {plan['engine_version']}", *names, *drafts])
 
 
 def _chosen(known: list[str], asked: list[str], path: Path) -> set[str]:

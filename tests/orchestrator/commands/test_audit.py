@@ -1,10 +1,44 @@
-"""What `museorch audit` prints."""
+"""What `museorch audit` prints, and the run that it may be put into."""
 
 from __future__ import annotations
 
-from orchestrator.commands.audit import _table
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from backends.errors import InputError
+from orchestrator.commands.audit import _measured, _table
 from orchestrator.distribution.audit import Row
 from orchestrator.distribution.fit import Fit, Power
+from orchestrator.job import create, prepare
+from orchestrator.rundir import read_json, write_json
+from tests.recipes_for_tests import recipe_data, write_recipe
+
+
+@pytest.mark.parametrize(
+    ("how", "complaint"),
+    [
+        (lambda plans: plans[1].update(engine_version="0.9"), "llamacpp-dflash was llamacpp 0.9"),
+        (lambda plans: plans[1].update(draft_tokens=2), "K 2; here it is .* K 7"),
+        (lambda plans: plans[0]["target"].update(quantisation="q8_0"), "q8_0; here it is"),
+        (lambda plans: plans.pop(), "llamacpp-dflash is not there; here it is"),
+    ],
+)
+def test_an_audit_goes_into_a_run_of_the_same_arms_only(
+    tmp_path: Path, how: Callable[[Any], Any], complaint: str
+) -> None:
+    job = prepare(str(write_recipe(tmp_path, recipe_data(tmp_path))))
+    run = create(job, tmp_path / "run")
+    assert _measured(run.path, job.recipe.name, job.planned).path == run.path
+    with pytest.raises(InputError, match=f'is a run of "{job.recipe.name}", not of "other"'):
+        _measured(run.path, "other", job.planned)
+    plans = read_json(run.plan_file)
+    how(plans)
+    write_json(run.plan_file, plans)
+    with pytest.raises(InputError, match=complaint):
+        _measured(run.path, job.recipe.name, job.planned)
 
 
 def test_the_table_shows_what_the_verdict_rests_on_in_80_columns() -> None:
