@@ -92,14 +92,13 @@ def _drafter(spec: ServeSpec) -> Iterator[Finding]:
         level: Level = "error" if spec.purpose == "serve" else "warning"
         yield Finding(level, "drafter", f"the drafter {error.message}", "Fetch it again.")
         return
-    if shape.family == "dflash2" and head.family == "dflash":
-        return
-    if shape.family != head.family:
+    method = "dflash" if shape.family == "dflash2" else shape.family
+    if method != head.family:
         yield Finding(
             "error",
             "method",
             f"{head.weights.path} holds a {shape.family} drafter, not {head.family}.",
-            f"Use --speculation {shape.family}.",
+            f"Name it under drafters.{method} of the model file, and use speculation {method}.",
         )
 
 

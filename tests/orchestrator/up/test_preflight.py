@@ -110,3 +110,4 @@ def test_a_drafter_of_another_kind_is_an_error(tmp_path: Path) -> None:
     (error,) = found(str(write_serving(tmp_path, model="other.yaml")), "method").values()
     assert error.level == "error"
     assert "holds a dspark drafter, not dflash" in error.text
+    assert "under drafters.dspark" in str(error.fix)
