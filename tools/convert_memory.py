@@ -16,7 +16,7 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
-from orchestrator.gguf.source import stored_tensors
+from orchestrator.gguf.stored import stored_tensors
 from orchestrator.inputs.models import RECIPES
 
 SOURCE = RECIPES / "tiny-muse" / "model" / "target"

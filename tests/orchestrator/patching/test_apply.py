@@ -177,6 +177,17 @@ def test_a_stop_while_the_journal_goes_leaves_the_engine_as_it_was(
     assert apply(folder, (BOTH,))
 
 
+def test_a_kept_original_that_was_changed_is_not_put_back(tmp_path: Path) -> None:
+    folder = packages(tmp_path)
+    apply(folder, (WRAPPER,))
+    (original,) = (folder / "museorch-patches" / "originals").iterdir()
+    original.write_text("# mine\n")
+    after = hashes(folder)
+    with pytest.raises(PatchError, match=r"the kept original of vllm/loader\.py is damaged"):
+        revert(folder)
+    assert hashes(folder) == after
+
+
 @pytest.mark.parametrize(
     "change",
     [
