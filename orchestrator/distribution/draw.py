@@ -107,7 +107,17 @@ def draw(
                 timeout_s=TIMEOUT_S,
             )
             _require_whole(item.arm.id, mode, found[mode], len(requests), server.exit_reason(1.0))
+            if item.arm.drafter is not None:
+                _require_drafted(item.arm.id, mode, found[mode])
     return found
+
+
+def _require_drafted(arm: str, mode: str, samples: Sequence[Sample]) -> None:
+    """Every engine tells of drafts with its answers, so silence is a drafter that did nothing."""
+    if not any(one.server is not None and one.server.drafted for one in samples):
+        raise EngineError(
+            f"nothing was drafted during {mode}, so its text says nothing of the drafter", where=arm
+        )
 
 
 def _require_whole(
