@@ -41,7 +41,8 @@ def up_text(up: Up) -> str:
     state = up.state
     key = ' -H "Authorization: Bearer $MUSEORCH_API_KEY"' if state.needs_key else ""
     body = json.dumps({"model": state.model, "messages": [{"role": "user", "content": "Hello"}]})
-    curl = f"curl {state.url}/v1/chat/completions{key} -H 'Content-Type: application/json' "
+    curl = curl_to(f"{state.url}/v1/chat/completions")
+    curl += f"{key} -H 'Content-Type: application/json' "
     lines = [
         f"{state.name} is up",
         f"  endpoint     {state.url}/v1",
@@ -62,6 +63,16 @@ def up_text(up: Up) -> str:
     else:
         lines.append("  end it with  Ctrl-C")
     return "\n".join(lines)
+
+
+def curl_to(url: str) -> str:
+    """curl and the address, for a shell, past a proxy that would be asked for it."""
+    from urllib.parse import urlsplit
+    from urllib.request import getproxies, proxy_bypass
+
+    proxied = "http" in getproxies() and not proxy_bypass(urlsplit(url).netloc)
+    past = "--noproxy '*' " if proxied else ""
+    return f"curl {past}{shlex.quote(url)}"
 
 
 def _speculation(up: Up) -> str:
