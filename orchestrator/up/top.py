@@ -21,9 +21,9 @@ GPU_FIELDS = "index,name,power.draw,memory.used,memory.total,utilization.gpu"
 
 
 def watch(console: Console, key: str | None) -> None:
-    """Until Ctrl-C. Where the console is no terminal, one picture."""
+    """Until Ctrl-C. Where the console is no terminal, or one that cannot redraw, one picture."""
     before = _readings(key)
-    if not console.is_terminal:
+    if not console.is_terminal or console.is_dumb_terminal:
         time.sleep(PERIOD_S)
         console.print(picture(before, _readings(key)))
         return
