@@ -62,3 +62,14 @@ def kill(victim: Process) -> None:
             os.killpg(victim.pid, signal.SIGKILL)
         with contextlib.suppress(ProcessLookupError):
             os.kill(victim.pid, signal.SIGKILL)
+
+
+def of_group(leader: int, folder: Path) -> list[Process]:
+    """What runs in `folder` of the group that `leader` led; it may be gone itself."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            pid = int(entry.name)
+            if os.getpgid(pid) == leader and os.readlink(entry / "cwd") == str(folder.resolve()):
+                found.append(process(pid))
+    return found

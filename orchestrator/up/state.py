@@ -25,7 +25,7 @@ from typing import Any, Literal
 from backends.errors import EngineError, InputError, MuseorchError
 from orchestrator.environments.engines import cache_root
 from orchestrator.up.choice import Options
-from orchestrator.up.process import Process
+from orchestrator.up.process import Process, kill, of_group
 
 STATE = "state.json"
 LOG = "server.log"
@@ -93,7 +93,8 @@ def check_name(name: str) -> str:
 def claim(name: str) -> Iterator[Collection[int]]:
     """The lock under which a state is first written; yields the ports that servers hold.
 
-    InputError where a server of that name runs. What an ended one left is removed.
+    InputError where a server of that name runs, EngineError where its file is damaged and it may.
+    What an ended one left is removed.
     """
     folder = servers()
     try:
@@ -107,13 +108,15 @@ def claim(name: str) -> Iterator[Collection[int]]:
         ) from None
     with handle:
         fcntl.flock(handle, fcntl.LOCK_EX)
-        for state in everyone():
-            if state.name == name and state.standing != "ended":
+        if (folder / name / STATE).exists():
+            state = find(name)
+            if state.standing != "ended":
                 raise InputError(
                     f"it is {state.standing} at {state.url}.",
                     where=name,
                     fix=f"Use it, end it with `museorch down {name}`, or give --name.",
                 )
+            _sweep(state)
         shutil.rmtree(folder / name, ignore_errors=True)
         yield {state.port for state in everyone() if state.standing != "ended"}
 
@@ -190,6 +193,7 @@ def drop(state: State, *, keep_log: bool = False) -> None:
     with contextlib.suppress(MuseorchError):
         if find(state.name).owner != state.owner:
             return
+    _sweep(state)
     log = state.log
     if keep_log and log.is_file() and log.stat().st_size:
         for entry in state.folder.iterdir():
@@ -199,6 +203,13 @@ def drop(state: State, *, keep_log: bool = False) -> None:
                 entry.unlink(missing_ok=True)
         return
     shutil.rmtree(state.folder, ignore_errors=True)
+
+
+def _sweep(state: State) -> None:
+    """End what a killed guard could not: the engine's own children."""
+    if state.engine is not None:
+        for process in of_group(state.engine.pid, state.folder):
+            kill(process)
 
 
 def _read(path: Path) -> State:

@@ -14,7 +14,7 @@ from backends.errors import EngineError, InputError
 from orchestrator.up import state as book
 from orchestrator.up import stop
 from orchestrator.up.choice import Options
-from orchestrator.up.process import Process, end, kill, process
+from orchestrator.up.process import Process, end, kill, of_group, process
 from orchestrator.up.state import State
 
 
@@ -89,6 +89,24 @@ def test_an_ended_server_gives_its_name_and_port_back() -> None:
     assert book.everyone() == []
 
 
+@pytest.mark.parametrize("way", ["down", "claim"])
+def test_children_of_a_killed_engine_are_ended(way: str) -> None:
+    """As vLLM's, which outlive a guard and an engine that got SIGKILL."""
+    one = state(guard=Process(2**22 + 1, "x"))
+    book.write(one)
+    engine = subprocess.Popen(["sh", "-c", "sleep 60 & exit"], cwd=one.folder, process_group=0)
+    engine.wait()
+    book.write(replace(one, engine=Process(engine.pid, "x")))
+    (child,) = of_group(engine.pid, one.folder)
+    if way == "down":
+        assert not stop.down(book.find("one"))
+    else:
+        with book.claim("one"):
+            pass
+    assert end(child, 5.0)
+    assert not one.folder.exists()
+
+
 def test_who_made_way_does_not_remove_the_next_of_its_name() -> None:
     """As when a server is restarted while the first `up` is still leaving."""
     first, second = state(owner=Process(2**22 + 1, "x")), state()
@@ -117,6 +135,8 @@ def test_a_damaged_file_is_named(text: str) -> None:
     (one.folder / "state.json").write_text(text)
     with pytest.raises(EngineError, match="state file is damaged"):
         book.find("one")
+    with pytest.raises(EngineError, match="state file is damaged"), book.claim("one"):
+        pytest.fail("it may still run, and would be forgotten")
     assert book.everyone() == []
 
 
