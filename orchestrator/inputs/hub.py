@@ -70,7 +70,8 @@ def cached(repo: str, file: str | None = None) -> Path | None:
     folder = _folder(repo)
     ref = folder / "refs" / "main"
     if ref.is_file():
-        snapshot = folder / "snapshots" / ref.read_text(encoding="utf-8").strip()
+        revision = ref.read_text(encoding="utf-8", errors="replace").strip()
+        snapshot = folder / "snapshots" / revision
         found = snapshot / file if file else snapshot
         if found.exists() and (file is not None or missing(found) is None):
             return found

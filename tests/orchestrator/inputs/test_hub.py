@@ -114,28 +114,34 @@ def write_snapshot(files: dict[str, str]) -> None:
 INDEX = json.dumps({"weight_map": {"a": "m-1-of-2.safetensors", "b": "m-2-of-2.safetensors"}})
 
 
+ONE, BOTH = ["m-1-of-2.safetensors"], ["m-1-of-2.safetensors", "m-2-of-2.safetensors"]
+
+
 @pytest.mark.parametrize(
-    ("files", "whole"),
+    ("index", "weights", "whole"),
     [
-        ({"config.json": "{}", "model.safetensors": ""}, True),
-        ({"model.safetensors": ""}, False),
-        ({"config.json": "{}", "m-1-of-2.safetensors": ""}, False),
-        ({"model.safetensors.index.json": INDEX, "m-1-of-2.safetensors": ""}, False),
-        ({"model.safetensors.index.json": "{", "m-1-of-2.safetensors": ""}, False),
-        (
-            {
-                "config.json": "{}",
-                "model.safetensors.index.json": INDEX,
-                "m-1-of-2.safetensors": "",
-                "m-2-of-2.safetensors": "",
-            },
-            True,
-        ),
+        (None, ["model.safetensors"], True),
+        (None, [], False),
+        (None, ONE, False),
+        (INDEX, ONE, False),
+        (INDEX, BOTH, True),
+        ("{", BOTH, False),
+        ('{"weight_map": {"a": []}}', BOTH, False),
+        ("[]", BOTH, False),
     ],
 )
 def test_a_snapshot_counts_when_all_its_shards_are_there(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: dict[str, str], whole: bool
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    index: str | None,
+    weights: list[str],
+    whole: bool,
 ) -> None:
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
-    write_snapshot(files)
+    files = dict.fromkeys(weights, "") | ({} if index is None else {hub.INDEX: index})
+    write_snapshot(files | {"config.json": "{}"})
     assert (hub.cached("org/model") is not None) is whole
+    (hub.cache() / "models--org--model" / "snapshots" / COMMIT / "config.json").unlink()
+    assert hub.cached("org/model") is None
+    (hub.cache() / "models--org--model" / "refs" / "main").write_bytes(b"\xff")
+    assert hub.cached("org/model") is None
