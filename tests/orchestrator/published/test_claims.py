@@ -195,6 +195,27 @@ def test_conditions_published_with_each_number_are_published(tmp_path: Path) -> 
     assert {"draft_tokens", "concurrency"} <= differs
 
 
+def test_a_number_is_held_against_its_own_conditions(tmp_path: Path) -> None:
+    claim = copy.deepcopy(CLAIM)
+    del claim["conditions"]["draft_tokens"], claim["ratios"]
+    claim["numbers"] = [
+        {"speculation": "dflash", "value": 278.0, "draft_tokens": 15},
+        {"speculation": "dflash", "value": 153.0, "draft_tokens": 4},
+        {"speculation": "none", "value": 66.9, "at": "500 tokens"},
+        {"speculation": "none", "value": 99.0, "concurrency": 8},
+    ]
+    item = load_claims(write(tmp_path, [claim]))["here"]
+    found = checked(item, run())
+    assert [(row.what, row.claimed) for row in found.against] == [("vllm-dflash, tok/s", 278.0)]
+
+
+def test_a_ratio_at_one_context_is_not_held_against_the_whole(tmp_path: Path) -> None:
+    claim = copy.deepcopy(CLAIM)
+    claim["ratios"][0]["at"] = "32,000 tokens"
+    item = load_claims(write(tmp_path, [claim]))["here"]
+    assert not [row for row in checked(item, run()).against if "over" in row.what]
+
+
 def test_a_run_under_the_claims_conditions_gets_numbers_side_by_side(tmp_path: Path) -> None:
     found = checked(published(tmp_path), run())
     assert found.comparable
