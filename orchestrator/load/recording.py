@@ -52,7 +52,10 @@ def to_sample(
     refused = recording.status not in (None, 200)
     for at, data in () if refused else events(recording.stamps.body):
         try:
-            chunk = backend.chunk(_object(data))
+            event = orjson.loads(data)
+            if not isinstance(event, dict):
+                raise ValueError("not an object")
+            chunk = backend.chunk(event)
         except (ValueError, TypeError, LookupError, AttributeError) as error:
             problem = f"event not understood ({error}): {data[:120].decode(errors='replace')}"
             break
@@ -100,13 +103,6 @@ def to_sample(
         server_completion_tokens=completion_tokens,
         error=_one_line(problem) if problem is not None else None,
     )
-
-
-def _object(data: bytes) -> dict[str, object]:
-    event = orjson.loads(data)
-    if not isinstance(event, dict):
-        raise ValueError("not an object")
-    return event
 
 
 def _refusal(recording: Recording) -> str:
