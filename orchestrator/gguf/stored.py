@@ -86,6 +86,6 @@ def _in_file(path: Path) -> Iterator[tuple[str, Stored, int]]:
         values = (begin, end, *shape)
         if not all(isinstance(value, int) and value >= 0 for value in values):
             raise ValueError(name)
-        if end - begin != SIZES.get(dtype, 0) * prod(shape) and dtype in SIZES:
+        if dtype in SIZES and end - begin != SIZES[dtype] * prod(shape):
             raise ValueError(name)
         yield name, Stored(path, dtype, shape, 8 + length + begin), 8 + length + end
