@@ -16,7 +16,6 @@ from orchestrator.measuring import environment
 from orchestrator.measuring.by_context import by_context
 from orchestrator.measuring.metrics import Phase, measure
 from orchestrator.measuring.speculation import speculation_json
-from orchestrator.planning.plan import REAL
 from orchestrator.result.audits import distribution_rows, greedy_rows
 from orchestrator.result.gather import turn_of
 from orchestrator.result.pairs import compare_all, drift_floors, drift_rows
@@ -39,7 +38,7 @@ def build(run: RunDirectory) -> dict[str, Any]:
     last: list[Measured] = []
     """Phases of the reference arm when it ran again at the end, as `again` is its status."""
     for name in facts["arms"]:
-        turns = [turn(plans[name], number) for number in block_turns(facts.get("blocks", 1))]
+        turns = [turn(plans[name], number) for number in block_turns(facts["blocks"])]
         status = join_status([status for status, _ in turns])
         phases = join([phases for _, phases in turns])
         if name == facts["reference"] and facts["bookend"] and len(facts["arms"]) > 1:
@@ -48,7 +47,7 @@ def build(run: RunDirectory) -> dict[str, Any]:
         arms.append(_arm_json(plans[name], status, phases))
         measured += phases
     drift = drift_rows(last, measured)
-    allow, floor = facts.get("allow", []), drift_floors(drift, facts.get("blocks", 1))
+    allow, floor = facts["allow"], drift_floors(drift, facts["blocks"])
     costs = curves(measured)
     return {
         "schema": SCHEMA,
@@ -85,7 +84,7 @@ def _arm_json(
         "engine_version": status.get("engine", {}).get("version", plan["engine_version"]),
         "speculation": plan["speculation"],
         "draft_tokens": plan["draft_tokens"],
-        "acceptance": plan.get("acceptance", REAL),
+        "acceptance": plan["acceptance"],
         "status": status["status"],
         "reason": status["reason"],
         "startup_s": status.get("startup_s"),

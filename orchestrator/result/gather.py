@@ -19,7 +19,6 @@ from orchestrator.measuring.metrics import Phase
 from orchestrator.measuring.roofline import roof
 from orchestrator.measuring.validity import problems, warnings
 from orchestrator.planning import cards
-from orchestrator.planning.plan import REAL
 from orchestrator.rundir import RunDirectory, read_json
 from orchestrator.serving import reported
 
@@ -112,7 +111,7 @@ def _measured(
     )
     wanted = {**facts["workload"], "stop": mode["stop"], "count": counted["requests"]}
     client = client_json(counted.get("client"), samples)
-    found = problems(phase, samples, wanted, observed, plan.get("expected_length"), client)
+    found = problems(phase, samples, wanted, observed, plan["expected_length"], client)
     asked = {**facts["serve"], **plan["conditions"]}
     asked["context_per_slot"] = asked["context_length"]
     settled, sources, contradictions = reported.settle(asked, told)
@@ -135,7 +134,7 @@ def _conditions(turn: Turn, mode: Mapping[str, Any], counted: Mapping[str, Any])
     """Every field of certify.CONDITIONS, as gathered; None is unknown."""
     facts, plan, status = turn.facts, turn.plan, turn.status
     drafter, serve, workload = plan["drafter"], facts["serve"], facts["workload"]
-    acceptance = plan.get("acceptance", REAL)
+    acceptance = plan["acceptance"]
     return {
         "backend": plan["backend"],
         "speculation": plan["speculation"],

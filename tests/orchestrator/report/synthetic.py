@@ -207,6 +207,8 @@ def _plan(arm: ArmLike, name: str) -> dict[str, Any]:
         "engine_version": "1.2",
         "speculation": arm.speculation,
         "draft_tokens": K if drafted else None,
+        "acceptance": "real",
+        "expected_length": None,
         "target": weights,
         "drafter": {"weights": {**weights, "identity": f"toy-{arm.speculation}"}}
         if drafted
