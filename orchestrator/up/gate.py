@@ -27,7 +27,7 @@ def requests_for(choice: Choice) -> tuple[Request, ...]:
     workload = recipe.workload.model_copy(
         update={
             "count": [min(PROMPTS, max(recipe.workload.count))],
-            "output_tokens": min(TOKENS, room),
+            "output_tokens": min(TOKENS, room, recipe.workload.output_tokens),
             "stop": "fixed",
         }
     )

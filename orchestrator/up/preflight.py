@@ -10,6 +10,7 @@ from backends.errors import InputError
 from orchestrator.inputs.expand import Arm
 from orchestrator.inputs.hub import cache
 from orchestrator.inputs.models import Model
+from orchestrator.measuring.environment import usable_threads
 from orchestrator.planning.cards import visible
 from orchestrator.planning.drafter_shape import drafter_shape
 from orchestrator.planning.headers import read_headers
@@ -36,6 +37,13 @@ def memory_arguments(arm: Arm, device: Device, space: Space | None) -> tuple[str
 def machine_findings(spec: ServeSpec, backend: str) -> Iterator[Finding]:
     yield from _drafter(spec)
     yield from _attention(spec, backend)
+    if spec.threads is not None and spec.threads > (here := usable_threads()):
+        yield Finding(
+            "warning",
+            "threads",
+            f"{spec.threads} threads on {here} CPUs wait for each other.",
+            f"Ask for {here} at most.",
+        )
     if spec.device == "cpu" and _read(OVERCOMMIT) == NEVER_OVERCOMMIT:
         yield Finding(
             "warning",

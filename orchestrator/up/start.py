@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from backends import BACKENDS
-from backends.base import SpecRecord
+from backends.base import Request, SpecRecord
 from backends.errors import EngineError, InputError, MuseorchError
 from orchestrator import patching
 from orchestrator.dummy.write import make
@@ -87,7 +87,7 @@ def start(
     check_access(options, choice, key)
     if (problem := choice.problem()) is not None:
         raise problem
-    requests = requests_for(choice)
+    requests = _requests(choice, options)
     with book.claim(name) as taken:
         port = _port(options.host, choice.recipe.serve.port, taken)
         state = _first_state(choice, options, name, port, key, detach)
@@ -140,6 +140,16 @@ def start(
     finally:
         if not (done and detach):
             book.drop(state, keep_log=keep_log)
+
+
+def _requests(choice: Choice, options: Options) -> tuple[Request, ...]:
+    try:
+        return requests_for(choice)
+    except InputError as error:
+        if options.recipe is not None:
+            raise
+        # The model's own prompts are right, so what they lack is room.
+        raise InputError(error.what, where="--context-length", fix="Ask for more.") from None
 
 
 def _port(host: str, asked: int | None, taken: Collection[int]) -> int:

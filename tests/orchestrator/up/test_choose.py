@@ -10,8 +10,9 @@ from backends.errors import EngineError, InputError
 from orchestrator.up.choice import Choice, Options
 from orchestrator.up.choose import choose
 from orchestrator.up.memory import GIB, budget, space
-from orchestrator.up.start import _port
+from orchestrator.up.start import _port, _requests
 from tests.orchestrator import nvidia
+from tests.orchestrator.up.servers import write_serving
 
 
 @pytest.fixture(autouse=True)
@@ -170,3 +171,13 @@ def test_an_arm_with_simulated_acceptance_is_passed_over() -> None:
 def test_a_host_of_another_machine(port: int | None) -> None:
     with pytest.raises(InputError, match=r"192\.0\.2\.1"):
         _port("192.0.2.1", port, ())
+
+
+def test_a_context_too_small_for_the_first_requests_names_its_flag(tmp_path: Path) -> None:
+    options = Options(model="tiny-muse", device="cpu", backend="llamacpp", context_length=64)
+    with pytest.raises(InputError, match=r"--context-length: prompt .* does not fit"):
+        _requests(choose(options), options)
+    recipe = str(write_serving(tmp_path, serve={"context_length": 40}))
+    options = Options(recipe=recipe)
+    first, *_ = _requests(choose(options), options)
+    assert first.max_tokens == 12, "no more than the recipe asks for"

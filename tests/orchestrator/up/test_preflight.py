@@ -12,6 +12,7 @@ from backends.base import Finding
 from orchestrator.inputs.hub import cache
 from orchestrator.inputs.models import RECIPES
 from orchestrator.job import prepare
+from orchestrator.measuring.environment import usable_threads
 from orchestrator.up import preflight
 from tests.orchestrator import nvidia
 from tests.orchestrator.up.servers import write_serving
@@ -83,6 +84,14 @@ def test_a_kernel_that_never_overcommits(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(preflight, "OVERCOMMIT", never)
     (warned,) = found(recipe, "overcommit").values()
     assert "vm.overcommit_memory=1" in str(warned.fix)
+
+
+def test_more_threads_than_cpus(tmp_path: Path) -> None:
+    here = usable_threads()
+    for threads, warned in ((here, 0), (here + 1, 1)):
+        serve = {"context_length": 256, "threads": threads}
+        recipe = write_serving(tmp_path / str(threads), serve=serve)
+        assert len(found(str(recipe), "threads")) == warned
 
 
 @pytest.mark.parametrize(
