@@ -60,6 +60,13 @@ def test_a_line_tells_what_drafting_costs_whatever_k_is() -> None:
     assert curve.reason is None
 
 
+def test_a_plain_arm_under_other_conditions_is_none_of_the_curve() -> None:
+    line = sweep(lambda k: 13 + 0.2 * k, 1, 4, 15)
+    other = measured("base", 10.0, None, quantisation="q4_k_m")
+    assert only(curves([other, *line])).plain is None
+    assert only(curves([other, PLAIN, *line])).plain == "base"
+
+
 def test_why_a_line_does_not_tell() -> None:
     line = sweep(lambda k: 13 + 0.2 * k, 1, 4, 15)
     bent = sweep(lambda k: 13 if k < 15 else 30, 1, 4, 8, 15)
