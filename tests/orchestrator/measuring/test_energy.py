@@ -35,7 +35,8 @@ def requests() -> list[Sample]:
 
 
 def test_only_readings_of_the_phase_count(tmp_path: Path) -> None:
-    during = [at(0.5 + 0.5 * n, f"{400 + 10 * n}") for n in range(6)]
+    use = ("60000", "60002", "60009", "60007", "60001", "60003")
+    during = [at(0.5 + 0.5 * n, f"{400 + 10 * n}", memory=mib) for n, mib in enumerate(use)]
     around = [at(-1.0, "90"), at(30.0, "690")]
     found = power(SEEN, log(tmp_path, [around[0], *during, "cut, off", around[1]]), requests())
     assert isinstance(found, Power)
@@ -45,7 +46,7 @@ def test_only_readings_of_the_phase_count(tmp_path: Path) -> None:
     measured = measure(phase, ("power_w", "energy_j_per_token", "gpu_memory_mib"))
     assert measured["power_w"].value == pytest.approx(425)
     assert measured["energy_j_per_token"].value == pytest.approx(425 * found.seconds / 101)
-    assert (measured["gpu_memory_mib"].value, measured["gpu_memory_mib"].n) == (60000, 6)
+    assert (measured["gpu_memory_mib"].value, measured["gpu_memory_mib"].n) == (60009, 6)
 
 
 def test_gpus_of_one_arm_add_up(tmp_path: Path) -> None:
