@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from backends.base import Call, Chunk, Request, RequestSpeculation
+from backends.base import Call, Chunk, Request, RequestSpeculation, error_text
 
 SAMPLED_ORDER = ["temperature", "top_k", "top_p"]
 GREEDY_ORDER = ["top_k", "temperature", "top_p"]
@@ -48,7 +48,7 @@ def call(request: Request, model: str) -> Call:
 
 def chunk(event: Mapping[str, Any]) -> Chunk:
     if "error" in event:
-        return Chunk(error=str(event["error"]))
+        return Chunk(error=error_text(event["error"]))
     tokens = event.get("tokens", [])
     if not isinstance(tokens, list):
         raise ValueError(f"tokens is a {type(tokens).__name__}, not a list")

@@ -200,7 +200,7 @@ def test_another_recipe_cannot_resume_a_run(tmp_path: Path) -> None:
         check=False,
     )
     assert done.returncode == 2
-    assert "was started with another workload" in done.stderr
+    assert "differs from this start in workload" in done.stderr
 
 
 def test_a_port_in_use_stops_before_anything_starts(tmp_path: Path) -> None:
