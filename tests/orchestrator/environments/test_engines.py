@@ -246,6 +246,8 @@ def test_a_script_stands_for_an_interpreter_with_its_packages_elsewhere(tmp_path
 def test_an_added_engine_that_is_gone_has_a_reason(tmp_path: Path) -> None:
     found = server(tmp_path / "llama-server")
     engines.add("mine", str(found), server=True)
+    with pytest.raises(EngineError, match="this is llamacpp, not vllm"):
+        engines.resolve("vllm", executable="mine")
     found.unlink()
     assert engines.installed() == []
     assert "no such program" in (engines.added_problem("mine") or "")
