@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,14 @@ import pytest
 
 from orchestrator.result.build import build
 from orchestrator.rundir import read_json, write_json
-from tests.orchestrator.report.synthetic import DFLASH, DSPARK, MODES, write_run
+from tests.orchestrator.report.synthetic import (
+    DFLASH,
+    DSPARK,
+    MODES,
+    OTHER_QUANT,
+    PLAIN,
+    write_run,
+)
 
 Change = Callable[[Any], Any]
 
@@ -150,6 +158,26 @@ def test_arms_on_other_gpus_are_told_apart(tmp_path: Path) -> None:
         alter(run.turn(arm.id, 1) / "status.json", status(gpus=[card])[1])
     found = pair(build(run))
     assert [one["field"] for one in found["certificate"]["differences"]] == ["hardware"]
+
+
+def test_other_processes_on_the_gpu_are_told_from_none(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", (DFLASH, DSPARK))
+    for arm, processes in ((DFLASH, []), (DSPARK, ["41, python, 900"])):
+        seen = {"processes": processes}
+        alter(run.turn(arm.id, 1) / "status.json", status(others_on_gpu=seen)[1])
+    (found,) = pair(build(run))["certificate"]["differences"]
+    assert (found["field"], {found["a"], found["b"]}) == ("gpu_processes", {"none", "1"})
+
+
+def test_what_is_compared(tmp_path: Path) -> None:
+    """Drafters on one engine and quantisation; engines and quantisations with one drafter."""
+    arms = (PLAIN, DSPARK, OTHER_QUANT, replace(PLAIN, id="llamacpp-base-q8", quantisation="q8_0"))
+    result = build(write_run(tmp_path / "run", arms, modes=MODES[:1]))
+    assert {(row["a"], row["b"]) for row in result["comparisons"]} == {
+        ("llamacpp-dspark", "llamacpp-base"),
+        ("vllm-dspark", "llamacpp-dspark"),
+        ("llamacpp-base-q8", "llamacpp-base"),
+    }
 
 
 def alter(path: Path, how: Change) -> None:
