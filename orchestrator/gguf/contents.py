@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from gguf import GGML_QUANT_SIZES, GGMLQuantizationType, GGUFReader
+from gguf import GGML_QUANT_SIZES, GGMLQuantizationType
 from gguf.quants import dequantize
 from numpy.typing import NDArray
 
@@ -167,8 +167,15 @@ def _tensor(path: Path, name: str, kind: int, shape: Shape, offset: int) -> Tens
 
 def vocabulary(path: Path) -> list[str]:
     """The tokens in the order of their ids, as the file writes them."""
+    headers = read_headers(path)
+    if headers.tokens is None or headers.tokens_at is None:
+        return []
+    found = []
+    with path.open("rb") as file:
+        file.seek(headers.tokens_at)
+        for _ in range(headers.tokens):
+            found.append(file.read(int.from_bytes(file.read(8), "little")))
     try:
-        found = GGUFReader(path).get_field("tokenizer.ggml.tokens")
-        return [] if found is None else list(found.contents())
-    except (ValueError, IndexError, KeyError, OverflowError, TypeError):
+        return [token.decode("utf-8") for token in found]
+    except UnicodeDecodeError:
         raise InputError("its vocabulary is damaged.", where=str(path)) from None

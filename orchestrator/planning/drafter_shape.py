@@ -90,40 +90,71 @@ def target_shape(headers: Headers) -> TargetShape:
     try:
         if headers.format == "gguf":
             prefix = config["general.architecture"]
-            return TargetShape(
+            found = TargetShape(
                 headers.tokens,
                 config[f"{prefix}.embedding_length"],
                 config[f"{prefix}.block_count"],
                 config.get(f"{prefix}.attention.sliding_window"),
             )
-        text = config.get("text_config", config)
-        return TargetShape(
-            text.get("vocab_size"),
-            text["hidden_size"],
-            text["num_hidden_layers"],
-            text.get("sliding_window"),
-        )
+        else:
+            text = _object(headers, config.get("text_config", config))
+            found = TargetShape(
+                text.get("vocab_size"),
+                text["hidden_size"],
+                text["num_hidden_layers"],
+                text.get("sliding_window"),
+            )
     except KeyError as error:
         raise InputError(f"does not say {error.args[0]}.", where=str(headers.path)) from None
+    for name in ("hidden_size", "layers"):
+        if getattr(found, name) is None:
+            raise InputError(f"does not say its {name}.", where=str(headers.path))
+    _check(headers, found, "vocab_size", "hidden_size", "layers", "sliding_window")
+    return found
 
 
 def drafter_shape(headers: Headers) -> DrafterShape:
-    return _gguf(headers) if headers.format == "gguf" else _hf(headers)
+    """Raises InputError where a number is none."""
+    found = _gguf(headers) if headers.format == "gguf" else _hf(headers)
+    whole = (
+        *("vocab_size", "draft_vocab_size", "hidden_size", "layers", "sliding_window"),
+        *("block_size", "mask_token_id", "markov_rank"),
+    )
+    _check(headers, found, *whole)
+    for number in (*(found.layer_ids or ()), *(found.nested_layer_ids or ())):
+        if not isinstance(number, int):
+            raise InputError(f"a target layer cannot be {number!r}.", where=str(headers.path))
+    if (found.layers or 0) > len(headers.tensors):
+        what = f"it says that it has {found.layers} layers, and has {len(headers.tensors)} tensors."
+        raise InputError(what, where=str(headers.path))
+    return found
+
+
+def _check(headers: Headers, shape: TargetShape | DrafterShape, *names: str) -> None:
+    for name in names:
+        if not isinstance(value := getattr(shape, name), int | None):
+            raise InputError(f"its {name} cannot be {value!r}.", where=str(headers.path))
+
+
+def _object(headers: Headers, value: Any) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        raise InputError(f"{value!r} stands in place of settings.", where=str(headers.path))
+    return value
 
 
 def _hf(headers: Headers) -> DrafterShape:
     config = headers.config
     speculators = "speculators_model_type" in config or "transformer_layer_config" in config
-    layer = config.get("transformer_layer_config", config)
-    nested: Mapping[str, Any] = config.get("dflash_config") or {}
-    names = config.get("architectures") or [None]
-    architecture = names[0]
+    layer = _object(headers, config.get("transformer_layer_config", config))
+    nested = _object(headers, config.get("dflash_config") or {})
+    names = config.get("architectures")
+    architecture = str(names[0]) if isinstance(names, list) and names else None
     if speculators:
         ids, convention = config.get("aux_hidden_state_layer_ids"), "inputs"
     else:
         ids, convention = config.get("target_layer_ids"), "outputs"
     inner = nested.get("target_layer_ids")
-    types = layer.get("layer_types") or []
+    types = layer.get("layer_types")
     window_used = layer.get("use_sliding_window", layer.get("model_type") != "qwen3")
     mask = config.get("mask_token_id")
     anchor = config.get("sample_from_anchor", nested.get("sample_from_anchor"))
@@ -135,7 +166,7 @@ def _hf(headers: Headers) -> DrafterShape:
         draft_vocab_size=config.get("draft_vocab_size"),
         hidden_size=layer.get("hidden_size"),
         layers=layer.get("num_hidden_layers"),
-        sliding_layers=types.count("sliding_attention"),
+        sliding_layers=types.count("sliding_attention") if isinstance(types, list) else 0,
         sliding_window=layer.get("sliding_window"),
         window_dropped=not window_used,
         block_size=config.get("block_size", nested.get("block_size")),

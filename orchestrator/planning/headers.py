@@ -17,6 +17,7 @@ from backends.errors import InputError
 Shape = tuple[int, ...]
 
 _MAX_HEADER = 512 * 1024 * 1024
+_MAX_DIMENSIONS = 4
 _GGUF_SCALARS = {
     0: "<B",
     1: "<b",
@@ -47,6 +48,8 @@ class Headers:
     """Of a GGUF's tensors: number of the ggml type, and where in the file the values begin."""
     sizes: Mapping[str, int] = field(default_factory=dict)
     """Bytes of the tensors of Hugging Face files."""
+    tokens_at: int | None = None
+    """Where in a GGUF the tokens begin, each with 8 bytes of length before it."""
 
 
 def read_headers(path: Path) -> Headers:
@@ -55,7 +58,7 @@ def read_headers(path: Path) -> Headers:
         return _hf(path)
     if not path.exists():
         raise InputError("no such file or folder.", where=str(path))
-    with path.open("rb") as file:
+    with _opened(path) as file:
         if file.read(4) != b"GGUF":
             raise InputError(
                 "neither a folder of Hugging Face files nor a GGUF file.", where=str(path)
@@ -63,15 +66,17 @@ def read_headers(path: Path) -> Headers:
         try:
             return _gguf(path, file)
         except (
-            struct.error,
-            KeyError,
-            UnicodeDecodeError,
-            OverflowError,
-            MemoryError,
-            TypeError,
-            ZeroDivisionError,
+            *(struct.error, ValueError, KeyError, TypeError, ZeroDivisionError, MemoryError),
+            *(OSError, OverflowError),  # seeking to where an absurd count leads
         ):
             raise InputError("this GGUF file is damaged or cut off.", where=str(path)) from None
+
+
+def _opened(path: Path) -> BinaryIO:
+    try:
+        return path.open("rb")
+    except OSError as error:
+        raise InputError(f"cannot be read ({error.strerror}).", where=str(path)) from None
 
 
 def _hf(folder: Path) -> Headers:
@@ -102,7 +107,7 @@ def json_object(path: Path) -> dict[str, Any]:
 
 def _safetensors(path: Path) -> dict[str, tuple[Shape, int]]:
     """Shapes and bytes. The header: 8 bytes of length, then JSON."""
-    with path.open("rb") as file:
+    with _opened(path) as file:
         start = file.read(8)
         length = int.from_bytes(start, "little")
         if len(start) < 8 or length > _MAX_HEADER:
@@ -110,7 +115,7 @@ def _safetensors(path: Path) -> dict[str, tuple[Shape, int]]:
         try:
             header = json.loads(file.read(length))
             return {
-                name: (tuple(entry["shape"]), entry["data_offsets"][1] - entry["data_offsets"][0])
+                name: (_shape(entry["shape"]), entry["data_offsets"][1] - entry["data_offsets"][0])
                 for name, entry in header.items()
                 if name != "__metadata__"
             }
@@ -118,20 +123,28 @@ def _safetensors(path: Path) -> dict[str, tuple[Shape, int]]:
             raise InputError("its safetensors header is damaged.", where=str(path)) from None
 
 
+def _shape(sizes: Any) -> Shape:
+    if not all(isinstance(size, int) and size >= 0 for size in sizes):
+        raise ValueError
+    return tuple(sizes)
+
+
 def _gguf(path: Path, file: BinaryIO) -> Headers:
     version, tensors, keys = _unpack(file, "<IQQ")
     if version not in (2, 3):
         raise InputError(f"GGUF version {version} is not known.", where=str(path))
     config: dict[str, Any] = {}
-    tokens = None
+    tokens, tokens_at = None, None
     for _ in range(keys):
         key = _string(file)
+        if key in config:
+            raise ValueError
         kind = _one(file, "<I")
         if kind == _GGUF_ARRAY:
             inner, count = _unpack(file, "<IQ")
+            if key == "tokenizer.ggml.tokens" and inner == _GGUF_STRING:
+                tokens, tokens_at = count, file.tell()
             values = _array(file, inner, count)
-            if key == "tokenizer.ggml.tokens":
-                tokens = count
             if values is not None:
                 config[key] = values
         else:
@@ -141,13 +154,15 @@ def _gguf(path: Path, file: BinaryIO) -> Headers:
     for _ in range(tensors):
         name = _string(file)
         dimensions = _one(file, "<I")
+        if name in shapes or dimensions > _MAX_DIMENSIONS:
+            raise ValueError
         shapes[name] = tuple(reversed(_unpack(file, f"<{dimensions}Q")))
         kind, offset = _unpack(file, "<IQ")
         stored[name] = kind, offset
     alignment = config.get("general.alignment", 32)
     start = -(-file.tell() // alignment) * alignment
     places = {name: (kind, start + offset) for name, (kind, offset) in stored.items()}
-    return Headers(path, "gguf", config, shapes, tokens, places)
+    return Headers(path, "gguf", config, shapes, tokens, places, tokens_at=tokens_at)
 
 
 def _array(file: BinaryIO, kind: int, count: int) -> list[Any] | None:

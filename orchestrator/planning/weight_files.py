@@ -34,7 +34,7 @@ def fingerprint(weights: Weights) -> str:
 
 def _files(path: Path) -> list[Path]:
     if path.is_dir():
-        return [*path.glob("*.safetensors"), *path.glob("*.gguf"), *path.glob("config.json")]
+        return [*path.glob("*.safetensors"), *path.glob("config.json")]
     return [path]
 
 
