@@ -27,8 +27,11 @@ from orchestrator.commands import (
     up,
 )
 
-REFUSED = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT)
-"""What a machine, not museorch, is to be mended for."""
+REFUSED = (
+    *(errno.EACCES, errno.EPERM, errno.EROFS),
+    *(errno.ENOSPC, errno.EDQUOT, errno.ENAMETOOLONG),
+)
+"""What a file or a machine, not museorch, is to be mended for."""
 
 app = typer.Typer(
     name="museorch",

@@ -25,3 +25,9 @@ def test_a_full_disk() -> None:
             1,
             "museorch: No space left on device.\n",
         )
+
+
+def test_a_name_that_no_file_can_have() -> None:
+    status, told = museorch("plan", "x" * 300)
+    assert (status, told.count("\n")) == (1, 1)
+    assert told.endswith("File name too long.\n")
