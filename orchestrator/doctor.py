@@ -42,7 +42,7 @@ def examine() -> dict[str, Any]:
         "models": [_model(load_model(name, Path())) for name in model_names()],
         "servers": [{"name": state.name, "state": state.standing} for state in everyone()],
         "can_run": runs,
-        "next": _next(runs, found, device),
+        "next": _next(runs, device),
     }
 
 
@@ -185,7 +185,7 @@ def _runs(device: Device) -> Iterator[dict[str, Any]]:
                 }
 
 
-def _next(runs: list[dict[str, Any]], found: list[Engine], device: Device) -> str:
+def _next(runs: list[dict[str, Any]], device: Device) -> str:
     """The command that leads on from here."""
     wanted = "muse-glimmer-30b" if device == "cuda" else "tiny-muse"
     usable = [run for run in runs if run["ok"]]
@@ -197,9 +197,8 @@ def _next(runs: list[dict[str, Any]], found: list[Engine], device: Device) -> st
             f"museorch up --model {run['model']} --backend {run['backend']} "
             f"--speculation {run['speculation']}"
         )
-    if not found:
-        first = ORDER[device][0]
-        return f"museorch engines install {first}"
     choice = choose(Options(model=wanted, device=device))
     problem = choice.problem()
-    return (problem.fix or problem.what) if problem is not None else "museorch up"
+    if problem is None:
+        return "museorch up"
+    return (problem.fix or problem.what).removeprefix("Run: ")

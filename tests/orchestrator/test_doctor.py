@@ -13,7 +13,7 @@ def test_an_empty_machine_is_told_what_to_install(tmp_path: Path) -> None:
     done = museorch(tmp_path / "cache", "doctor")
     assert done.returncode == 1, done.stderr
     assert "engines\n  none" in done.stdout
-    assert "next: museorch engines install " in done.stdout
+    assert "\nnext: museorch engines install " in done.stdout
     assert not (tmp_path / "cache").exists(), "it only looks"
 
 
