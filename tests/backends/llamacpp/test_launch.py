@@ -110,7 +110,7 @@ def test_nothing_drafted_is_unknown_not_zero() -> None:
 
 def test_an_error_event_is_its_message() -> None:
     event = {"error": {"code": 500, "message": "no", "type": "server_error"}}
-    assert LLAMACPP.chunk(event).error == "no"
+    assert LLAMA.chunk(event).error == "no"
 
 
 def test_tokens_of_the_wrong_shape_are_an_error() -> None:
