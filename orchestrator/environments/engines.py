@@ -53,8 +53,12 @@ class Engine:
 
 
 def cache_root() -> Path:
-    home = os.environ.get("MUSEORCH_HOME")
-    return Path(home).expanduser().absolute() if home else Path.home() / ".cache" / "museorch"
+    """InputError where the system knows no home folder."""
+    try:
+        return Path(os.environ.get("MUSEORCH_HOME") or "~/.cache/museorch").expanduser().absolute()
+    except RuntimeError:
+        what = "no home folder is known for this user."
+        raise InputError(what, fix="Set MUSEORCH_HOME to a folder.") from None
 
 
 def default_device() -> Device:

@@ -97,10 +97,9 @@ def missing(folder: Path) -> str | None:
 
 def cache() -> Path:
     """The hub's cache folder, as the hub's own tools find it."""
-    if "HF_HUB_CACHE" in os.environ:
-        return Path(os.environ["HF_HUB_CACHE"])
-    home = os.environ.get("HF_HOME")
-    return (Path(home) if home else Path.home() / ".cache" / "huggingface") / "hub"
+    home = os.environ.get("HF_HOME") or "~/.cache/huggingface"
+    # Not Path.expanduser, which fails where no home folder is known.
+    return Path(os.path.expanduser(os.environ.get("HF_HUB_CACHE") or f"{home}/hub"))
 
 
 def _folder(repo: str) -> Path:

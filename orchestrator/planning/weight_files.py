@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
 from backends.base import Weights
+from orchestrator.inputs import hub
 
 GGUF_HEAD = 16 << 20
 """More than the header of a GGUF with a vocabulary of 200,000 tokens."""
@@ -61,12 +61,4 @@ def _located(name: str) -> Path | None:
         return Path(name)
     owner, _, rest = name.partition("/")
     repository, _, file = rest.partition("/")
-    home = os.environ.get("HF_HOME") or "~/.cache/huggingface"
-    cache = Path(os.environ.get("HF_HUB_CACHE") or f"{home}/hub").expanduser()
-    folder = cache / f"models--{owner}--{repository}"
-    try:
-        revision = (folder / "refs" / "main").read_text(encoding="utf-8").strip()
-    except OSError:
-        return None
-    found = folder / "snapshots" / revision / file
-    return found if found.exists() else None
+    return hub.cached(f"{owner}/{repository}", file or None)

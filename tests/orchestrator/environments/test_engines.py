@@ -76,6 +76,12 @@ def test_cache_root_follows_the_variable(cache: Path, monkeypatch: pytest.Monkey
     monkeypatch.delenv("MUSEORCH_HOME")
     assert engines.cache_root() == Path.home() / ".cache" / "museorch"
 
+    monkeypatch.delenv("HOME")
+    monkeypatch.setattr("os.getuid", lambda: 987654)  # of nobody in the system's list
+    with pytest.raises(InputError, match="no home folder") as refusal:
+        engines.cache_root()
+    assert "MUSEORCH_HOME" in str(refusal.value)
+
 
 def test_a_second_install_does_nothing(
     tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
