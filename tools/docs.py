@@ -9,6 +9,7 @@ from pathlib import Path
 
 from orchestrator.comparing.certify import CONDITIONS, MAY_DIFFER
 from orchestrator.measuring.metrics import METRICS
+from tools.recipe_page import recipe_page
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 
@@ -50,7 +51,7 @@ def metrics_page() -> str:
     return "\n".join(lines) + "\n"
 
 
-PAGES = {"metrics.md": metrics_page}
+PAGES = {"metrics.md": metrics_page, "recipe.md": recipe_page}
 
 
 def main() -> None:

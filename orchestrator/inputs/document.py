@@ -6,9 +6,16 @@ import difflib
 import re
 from collections.abc import Hashable, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    GetJsonSchemaHandler,
+    ValidationError,
+)
 
 from backends.errors import InputError
 from orchestrator.inputs import plain_yaml
@@ -18,6 +25,7 @@ if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
 Model = TypeVar("Model", bound="Strict")
+Item = TypeVar("Item")
 MAX_BYTES = 1_000_000
 MAX_SHOWN = 80
 
@@ -32,6 +40,23 @@ class Strict(BaseModel):
     """Base of everything read from a file: immutable, of exact types, unknown fields refused."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+
+
+def _listed(value: Any) -> Any:
+    return value if isinstance(value, list) else [value]
+
+
+class _ScalarToo:
+    """Says in the JSON schema that a lone value stands for a list of one."""
+
+    def __get_pydantic_json_schema__(
+        self, core: Any, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        schema = handler(core)
+        return {"anyOf": [schema["items"], schema]}
+
+
+OneOrMany = Annotated[list[Item], BeforeValidator(_listed), Field(min_length=1), _ScalarToo()]
 
 
 class Document:

@@ -13,7 +13,7 @@ from orchestrator.inputs.document import Strict, suggestion
 class Mode(Strict):
     """A way of sampling under a name. `greedy` and `temperature` are known without one."""
 
-    name: str = Field(pattern=r"^[a-z][a-z0-9-]*$")
+    name: str = Field(pattern=r"^[a-z][a-z0-9-]*$", description="In reports and results")
     temperature: float = Field(ge=0, le=10)
     top_p: float = Field(default=1.0, gt=0, le=1)
     top_k: int = Field(default=0, ge=0, description="0 keeps the whole vocabulary")

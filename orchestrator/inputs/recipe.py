@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     AfterValidator,
-    BeforeValidator,
     Field,
-    GetJsonSchemaHandler,
     ValidationError,
     field_validator,
     model_validator,
@@ -19,27 +17,8 @@ from backends.base import BackendName, Device, Speculation
 from backends.errors import InputError
 from backends.patch import parse_version
 from orchestrator.comparing.certify import CONDITIONS
-from orchestrator.inputs.document import Document, Strict, said, suggestion
+from orchestrator.inputs.document import Document, OneOrMany, Strict, said, suggestion
 from orchestrator.inputs.modes import KNOWN_MODES, Mode, NamedMode
-
-Item = TypeVar("Item")
-
-
-def _listed(value: Any) -> Any:
-    return value if isinstance(value, list) else [value]
-
-
-class _ScalarToo:
-    """Says in the JSON schema that a lone value stands for a list of one."""
-
-    def __get_pydantic_json_schema__(
-        self, core: Any, handler: GetJsonSchemaHandler
-    ) -> dict[str, Any]:
-        schema = handler(core)
-        return {"anyOf": [schema["items"], schema]}
-
-
-OneOrMany = Annotated[list[Item], BeforeValidator(_listed), Field(min_length=1), _ScalarToo()]
 
 
 class RandomPrompts(Strict):
@@ -57,16 +36,26 @@ class Workload(Strict):
     count: OneOrMany[Annotated[int, Field(ge=1, le=100_000)]] = Field(
         default=[24], description="Requests of a phase; or one number for each concurrency"
     )
-    output_tokens: int = Field(default=128, ge=1, le=131_072)
+    output_tokens: int = Field(
+        default=128, ge=1, le=131_072, description="Most tokens of a reply, thinking included"
+    )
     stop: Literal["fixed", "natural"] = Field(
         default="natural",
         description="fixed: end tokens get probability 0 until output_tokens are out; "
         "natural: a reply ends at its first end token",
     )
-    modes: OneOrMany[NamedMode] = Field(default_factory=lambda: list(KNOWN_MODES.values()))
-    concurrency: OneOrMany[Annotated[int, Field(ge=1, le=1024)]] = [1]
+    modes: OneOrMany[NamedMode] = Field(
+        default_factory=lambda: list(KNOWN_MODES.values()),
+        description="greedy, temperature (T 1.0, top_p 0.95, top_k 64), or spelt out; left out, "
+        "these two",
+    )
+    concurrency: OneOrMany[Annotated[int, Field(ge=1, le=1024)]] = Field(
+        default=[1], description="Requests at a time; each value is measured by itself"
+    )
     warmup: int = Field(default=2, ge=0, le=1000, description="Requests sent first, not counted")
-    seed: int = Field(default=1, ge=0, le=2**31 - 1)
+    seed: int = Field(
+        default=1, ge=0, le=2**31 - 1, description="The first request's; the next have the next"
+    )
 
     @model_validator(mode="after")
     def _a_count_for_each(self) -> Workload:
@@ -95,10 +84,16 @@ class Serve(Strict):
     """How every arm's server is set, in no engine's words."""
 
     context_length: int = Field(default=4096, ge=16, description="Tokens per slot")
-    kv_dtype: Literal["bf16", "f16", "f32"] = "bf16"
-    threads: int | None = Field(default=None, ge=1, le=1024)
-    port: int | None = Field(default=None, ge=1, le=65535)
-    start_timeout_s: float | None = Field(default=None, gt=0)
+    kv_dtype: Literal["bf16", "f16", "f32"] = Field(
+        default="bf16", description="Number format of the KV cache"
+    )
+    threads: int | None = Field(
+        default=None, ge=1, le=1024, description="CPU threads; left out, the engine decides"
+    )
+    port: int | None = Field(default=None, ge=1, le=65535, description="Left out, a free one")
+    start_timeout_s: float | None = Field(
+        default=None, gt=0, description="Seconds a start may take; left out, each engine's own"
+    )
 
 
 def _a_version(value: str) -> str:
@@ -112,7 +107,9 @@ def _a_version(value: str) -> str:
 class EngineChoice(Strict):
     """Which installation of an engine to use."""
 
-    version: Annotated[str, AfterValidator(_a_version)] | None = None
+    version: Annotated[str, AfterValidator(_a_version)] | None = Field(
+        default=None, description="Left out, the one that is installed"
+    )
     executable: str | None = Field(
         default=None, description="An interpreter that has the engine, or a llama-server"
     )
@@ -138,20 +135,28 @@ class Acceptance(Strict):
 class ArmSpec(Strict):
     """One arm, or several where a field holds a list."""
 
-    id: str | None = Field(default=None, pattern=r"^[a-z0-9][a-z0-9._-]*$")
-    backend: OneOrMany[BackendName]
-    speculation: OneOrMany[Speculation] = ["none"]
+    id: str | None = Field(
+        default=None,
+        pattern=r"^[a-z0-9][a-z0-9._-]*$",
+        description="Left out, made of what sets the arm apart",
+    )
+    backend: OneOrMany[BackendName] = Field(description="The engine")
+    speculation: OneOrMany[Speculation] = Field(
+        default=["none"], description="The drafter, or none"
+    )
     draft_tokens: OneOrMany[Annotated[int, Field(ge=1, le=1024)] | None] = Field(
         default=[None], description="K; left out, the most the drafter was trained for"
     )
-    quantisation: OneOrMany[str] = ["bf16"]
+    quantisation: OneOrMany[str] = Field(
+        default=["bf16"], description="Of the target, as the model's file names it"
+    )
     acceptance: Acceptance | None = Field(
         default=None, description="Left out, acceptance is what the drafter earns"
     )
     engine_args: list[str] = Field(
         default=[], description="Passed on as they are; museorch does not reason about them"
     )
-    env: dict[str, str] = {}
+    env: dict[str, str] = Field(default={}, description="Variables of the engine's process")
 
     @model_validator(mode="after")
     def _one_id_one_arm(self) -> ArmSpec:
@@ -183,21 +188,23 @@ class Order(Strict):
 class Recipe(Strict):
     """A comparison. The JSON schema of this class is `recipes/recipe.schema.json`."""
 
-    schema_: Literal[1] = Field(alias="schema")
-    name: str = Field(pattern=r"^[a-z0-9][a-z0-9-]*$")
-    description: str = ""
+    schema_: Literal[1] = Field(alias="schema", description="Of this format")
+    name: str = Field(pattern=r"^[a-z0-9][a-z0-9-]*$", description="In reports and file names")
+    description: str = Field(default="", description="Shown in reports")
     model: str = Field(description="A model of recipes/models, or a YAML file")
-    device: Device = "cuda"
+    device: Device = Field(default="cuda", description="What the engines run on")
     weights: Literal["real", "dummy"] = Field(
         default="real",
         description="dummy: of the model's shape, with random values: speeds only; "
         "the text is meaningless",
     )
-    engines: dict[BackendName, EngineChoice] = {}
-    workload: Workload
-    serve: Serve = Serve()
-    arms: list[ArmSpec] = Field(min_length=1)
-    order: Order = Order()
+    engines: dict[BackendName, EngineChoice] = Field(
+        default={}, description="Left out, the engines that are installed"
+    )
+    workload: Workload = Field(description="The requests every arm gets")
+    serve: Serve = Field(default=Serve(), description="How every arm's server is set")
+    arms: list[ArmSpec] = Field(min_length=1, description="What is compared")
+    order: Order = Field(default=Order(), description="In which order arms run")
     quality: Quality | None = Field(
         default=None,
         description="Measured after the arms; needs GGUF targets in two quantisations or more",
