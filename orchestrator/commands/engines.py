@@ -12,8 +12,10 @@ app = typer.Typer(
     help="Engine environments that museorch owns or was told of.", no_args_is_help=True
 )
 
-DEVICE = typer.Option(None, "--device", help="cpu or cuda. [default: cuda where a GPU is]")
-VERSION = typer.Option(None, "--version", help="The engine's version. [default: newest that fits]")
+DEVICE = typer.Option(None, "--device", help="cpu or cuda.", show_default="cuda where a GPU is")
+VERSION = typer.Option(
+    None, "--version", help="The engine's version.", show_default="newest that fits"
+)
 
 
 @app.command("list")

@@ -53,7 +53,7 @@ def quality(
     tokens: int = typer.Option(512, "--tokens", min=2, help="How much of the text is used."),
     threads: int | None = typer.Option(None, "--threads", min=1, help="CPU threads."),
     device: Literal["cpu", "cuda"] | None = typer.Option(
-        None, "--device", help="cpu or cuda. [default: cuda where a GPU is]"
+        None, "--device", help="cpu or cuda.", show_default="cuda where a GPU is"
     ),
     as_json: bool = JSON,
 ) -> None:

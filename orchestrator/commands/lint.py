@@ -14,7 +14,7 @@ def lint(
     drafter: Path = typer.Argument(help="A folder of Hugging Face files, or a GGUF file."),
     target: Path = typer.Option(..., "--target", help="The target, in either format."),
     method: Literal["dflash", "dspark"] | None = typer.Option(
-        None, "--method", help="How it is to be run. [default: what its tensors say]"
+        None, "--method", help="How it is to be run.", show_default="what its tensors say"
     ),
     draft_tokens: int | None = typer.Option(None, "--draft-tokens", min=1, help="K."),
     as_json: bool = typer.Option(False, "--json", help="Print JSON."),

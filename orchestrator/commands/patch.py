@@ -17,7 +17,7 @@ ENGINE = typer.Option(None, "--engine", help="vllm, sglang, or a name from `engi
 PYTHON = typer.Option(None, "--python", help="An interpreter that has the engine.")
 PACKAGES = typer.Option(None, "--packages", help="A site-packages folder that has the engine.")
 JSON = typer.Option(False, "--json", help="Print JSON.")
-FAMILY = typer.Option(None, "--for", help="dflash or dspark. [default: both]")
+FAMILY = typer.Option(None, "--for", help="dflash or dspark.", show_default="both")
 
 Family = Literal["dflash", "dspark"]
 
@@ -66,13 +66,15 @@ def status(
 
 @app.command()
 def apply(
-    ids: list[str] | None = typer.Argument(None, help="Patch ids. [default: what --for needs]"),
+    ids: list[str] | None = typer.Argument(
+        None, help="Patch ids.", show_default="what --for needs"
+    ),
     family: Family | None = FAMILY,
     engine: str | None = ENGINE,
     python: str | None = PYTHON,
     packages: Path | None = PACKAGES,
     device: Literal["cpu", "cuda"] | None = typer.Option(
-        None, "--device", help="What the engine is built for. [default: looked up]"
+        None, "--device", help="What the engine is built for.", show_default="looked up"
     ),
     as_json: bool = JSON,
 ) -> None:
@@ -120,7 +122,7 @@ def apply(
 
 @app.command()
 def revert(
-    ids: list[str] | None = typer.Argument(None, help="Patch ids. [default: all]"),
+    ids: list[str] | None = typer.Argument(None, help="Patch ids.", show_default="all"),
     engine: str | None = ENGINE,
     python: str | None = PYTHON,
     packages: Path | None = PACKAGES,
@@ -161,7 +163,10 @@ def dockerfile(
     family: Family = typer.Option(..., "--for", help="dflash or dspark."),
     engine: Literal["vllm", "sglang"] = typer.Option("vllm", "--engine", help="What is in it."),
     version: str | None = typer.Option(
-        None, "--version", help="The engine's version. [default: decided while the image is built]"
+        None,
+        "--version",
+        help="The engine's version.",
+        show_default="decided while the image is built",
     ),
     slots: int = typer.Option(64, "--slots", min=1, help="Requests decoded at the same time."),
     context: int = typer.Option(16384, "--context", min=64, help="Tokens per slot."),

@@ -34,34 +34,50 @@ def up(
     recipe: str | None = typer.Argument(None, help="Serve an arm of this recipe."),
     arm: str | None = typer.Option(None, "--arm", help="Which arm of the recipe."),
     model: str | None = typer.Option(
-        None, "--model", help="muse-glimmer-30b or tiny-muse. [default: by whether a GPU is here]"
+        None,
+        "--model",
+        help="muse-glimmer-30b or tiny-muse.",
+        show_default="by whether a GPU is here",
     ),
     backend: BackendName | None = typer.Option(
-        None, "--backend", help="[default: the first that fits]"
+        None, "--backend", help="The engine.", show_default="the first that fits"
     ),
     speculation: Literal["dflash", "dspark", "none"] | None = typer.Option(
-        None, "--speculation", help="[default: dflash]"
+        None, "--speculation", help="The drafter, or none.", show_default="dflash"
     ),
-    quant: str | None = typer.Option(None, "--quant", help="[default: the first that fits]"),
+    quant: str | None = typer.Option(
+        None, "--quant", help="The target's quantisation.", show_default="the first that fits"
+    ),
     draft_tokens: int | None = typer.Option(
-        None, "--draft-tokens", help="K. [default: the most the drafter was trained for]", min=1
+        None,
+        "--draft-tokens",
+        help="K.",
+        show_default="the most the drafter was trained for",
+        min=1,
     ),
     context_length: int | None = typer.Option(
-        None, "--context-length", help="Tokens a request. [default: 16384 at most]", min=16
+        None, "--context-length", help="Tokens a request.", show_default="16384 at most", min=16
     ),
     slots: int | None = typer.Option(
-        None, "--slots", help="Requests at a time. [default: 4]", min=1, max=1024
+        None, "--slots", help="Requests at a time.", show_default="4", min=1, max=1024
     ),
     device: Literal["cpu", "cuda"] | None = typer.Option(
-        None, "--device", help="[default: cuda where a GPU is]"
+        None, "--device", help="What it runs on.", show_default="cuda where a GPU is"
     ),
     threads: int | None = typer.Option(None, "--threads", help="CPU threads.", min=1),
     host: str = typer.Option("127.0.0.1", "--host", help="Others than loopback need an API key."),
-    port: int | None = typer.Option(None, "--port", help="[default: a free one from 8000 on]"),
+    port: int | None = typer.Option(
+        None, "--port", help="Where it listens.", show_default="a free one from 8000 on"
+    ),
     api_key: str | None = typer.Option(
         None, "--api-key", envvar=KEY, show_envvar=True, help="What requests must bring."
     ),
-    name: str | None = typer.Option(None, "--name", help="[default: MODEL-BACKEND-SPECULATION]"),
+    name: str | None = typer.Option(
+        None,
+        "--name",
+        help="What ps, logs and down call it.",
+        show_default="model, engine and drafter",
+    ),
     detach: bool = typer.Option(False, "--detach", "-d", help="Leave it running and return."),
     yes: bool = typer.Option(False, "--yes", "-y", help="Fetch missing weights unasked."),
     dry_run: bool = typer.Option(False, "--dry-run", help="Show what would be started."),

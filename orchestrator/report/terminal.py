@@ -15,6 +15,8 @@ from orchestrator.report.labels import labels
 WIDTH = 80
 MOST = 16
 """Comparisons of a phase told one by one; drafters against none come first."""
+REST = 0.01
+"""From here on the two factors leave something of a ratio open, which is told."""
 FEW = 3
 """Doubts told one by one."""
 UNIT = re.compile(r"(?<=\d) (?=%|(?:m?s|W|[GT]B/s|J/token|nats)\b)")
@@ -112,6 +114,8 @@ def _verdicts(result: Mapping[str, Any], mode: str, concurrency: int) -> Iterato
                 for key, word in (("tau", "tau"), ("step_time", "step time"))
                 if factors.get(key) is not None
             ]
+            if (rest := factors.get("remainder")) is not None and abs(rest - 1) > REST:
+                parts.append(f"{words.ratio(rest)} rest")
             text += f" = {' x '.join(parts)}" if parts else ""
             target, draft = factors.get("target"), factors.get("draft")
             if target is not None and draft != 1.0:

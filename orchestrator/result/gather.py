@@ -135,13 +135,14 @@ def _conditions(turn: Turn, mode: Mapping[str, Any], counted: Mapping[str, Any])
     facts, plan, status = turn.facts, turn.plan, turn.status
     drafter, serve, workload = plan["drafter"], facts["serve"], facts["workload"]
     acceptance = plan["acceptance"]
+    version = status.get("engine", {}).get("version", plan["engine_version"])
     return {
         "backend": plan["backend"],
         "speculation": plan["speculation"],
         "hardware": environment.hardware(turn.machine, facts["device"], status.get("gpus")),
         "clocks": _clocks(counted.get("observed")),
         "gpu_processes": _others(status.get("others_on_gpu", {})),
-        "engine": f"{plan['backend']} {status.get('engine', plan).get('version', 'unknown')}",
+        "engine": f"{plan['backend']} {version}" if version is not None else None,
         "patches": [patch["id"] for patch in status.get("patches", [])],
         "weights": plan["target"]["identity"],
         "weight_files": status.get("weight_files"),

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from typing import IO
+from collections.abc import Iterator
+from typing import IO, Any
+
+import typer
+
+from orchestrator.cli import app
 
 
 def museorch(*argv: str, stdout: IO[str] | None = None) -> tuple[int, str]:
@@ -31,3 +36,22 @@ def test_a_name_that_no_file_can_have() -> None:
     status, told = museorch("plan", "x" * 300)
     assert (status, told.count("\n")) == (1, 1)
     assert told.endswith("File name too long.\n")
+
+
+def commands(command: Any) -> Iterator[Any]:
+    yield command
+    for below in getattr(command, "commands", {}).values():
+        yield from commands(below)
+
+
+def test_no_help_is_lost_as_markup() -> None:
+    """A word in brackets is taken for a style and not shown; defaults are show_default's."""
+    every = list(commands(typer.main.get_command(app)))
+    assert len(every) > 30
+    helps = [
+        parameter.help or ""
+        for command in every
+        for parameter in command.params
+        if hasattr(parameter, "help")
+    ]
+    assert not [text for text in helps if "[" in text]
