@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from backends.errors import InputError
+from orchestrator.inputs.document import read_text
 
 SCHEMA = 1
 """Of run.json, and so of all files beside it."""
@@ -106,6 +107,10 @@ class RunDirectory:
     @property
     def recipe_file(self) -> Path:
         return self.path / "recipe.yaml"
+
+    def recipe_text(self) -> str:
+        """Raises InputError where it is missing or no text."""
+        return read_text(self.recipe_file)
 
     @property
     def plan_file(self) -> Path:

@@ -58,7 +58,7 @@ def answers(runs: Sequence[Run]) -> Iterator[str]:
                 f"{value} in {name}" for name, value in zip(runs_named, values, strict=True)
             )
             yield safe.plain(f"Not the same {what}: {told}.")
-        elif what == "recipe" and len({run.recipe_file.read_bytes() for run, _ in runs}) > 1:
+        elif what == "recipe" and len({run.recipe_text() for run, _ in runs}) > 1:
             yield safe.plain(f"Not the same recipe: all are called {values[0]}, but they differ.")
         else:
             yield safe.plain(f"The same {what}: {values[0]}.")

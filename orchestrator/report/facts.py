@@ -146,7 +146,7 @@ def load(run: RunDirectory, result: Mapping[str, Any]) -> RunFacts:
         result=safe.inert(result),
         run=facts,
         environment=safe.inert(read_json(run.environment_file)),
-        recipe=safe.plain(run.recipe_file.read_text(encoding="utf-8"), keep="\n\t"),
+        recipe=safe.plain(run.recipe_text(), keep="\n\t"),
         turns=tuple(_since(turn, begin) for turn in turns),
         files=tuple(_files(run)),
         one_clock=[first for _, first in sorted(starts)] == sorted(first for _, first in starts),

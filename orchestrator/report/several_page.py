@@ -106,10 +106,7 @@ def _shared(conditions: Table) -> bool:
 
 def _recipes(runs: Sequence[between.Run], names: Sequence[str]) -> Iterator[tuple[str, str]]:
     """How each later recipe differs from the first, line by line."""
-    texts = [
-        without_secrets(safe.plain(run.recipe_file.read_text(encoding="utf-8"), keep="\n"))
-        for run, _ in runs
-    ]
+    texts = [without_secrets(safe.plain(run.recipe_text(), keep="\n")) for run, _ in runs]
     for name, text in zip(names[1:], texts[1:], strict=True):
         lines = difflib.unified_diff(
             texts[0].splitlines(), text.splitlines(), names[0], name, lineterm="", n=1

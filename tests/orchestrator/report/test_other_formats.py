@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from markdown_it import MarkdownIt
 
+from backends.errors import InputError
 from orchestrator.report import between, markdown, several, terminal
 from orchestrator.report.facts import load
 from orchestrator.report.rows import metrics, samples, to_csv
@@ -247,6 +248,13 @@ def test_no_run_directory() -> None:
     done = museorch("report", "no-such-run")
     assert done.returncode == 2
     assert done.stderr.startswith("museorch: no-such-run/run.json: no such file.")
+
+
+def test_a_run_without_its_recipe(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", (PLAIN,))
+    run.recipe_file.unlink()
+    with pytest.raises(InputError, match=r"recipe\.yaml: no such file"):
+        load(run, build(run))
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
