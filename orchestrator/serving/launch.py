@@ -79,7 +79,8 @@ def usable_port(host: str, port: int | None) -> int:
     except OSError as error:
         in_use = error.errno == errno.EADDRINUSE
         why = "is in use" if in_use else f"cannot be used: {error}"
-        raise InputError(f"port {port} {why}", where=host, fix="Choose another one.") from None
+        named = f"port {port}" if port is not None else "a free port"
+        raise InputError(f"{named} {why}", where=host, fix="Choose another one.") from None
 
 
 def fresh_log(folder: Path) -> Path:

@@ -12,8 +12,10 @@ import httpx
 
 from backends.base import LaunchPlan, Request
 from backends.protocol import Backend
+from orchestrator.diagnose import first_cause
 from orchestrator.load.client import PhaseContext, run_requests
 from orchestrator.load.sample import Sample
+from orchestrator.serving import observe
 
 if TYPE_CHECKING:
     from orchestrator.serving.serve import Server
@@ -49,7 +51,9 @@ def wait_until_ready(
         limit = deadline if LOADING.match(problem) else min(deadline, patience)
         refused = REFUSED.match(problem) and not LOADING.match(problem)
         if refused or time.monotonic() >= limit:
-            raise server.failure(f"healthy, but it does not generate: {problem}")
+            cause = first_cause(server.log)
+            log = f"; its log: {cause}" if cause else ""
+            raise server.failure(f"healthy, but it does not generate: {problem}{log}")
         time.sleep(RETRY_S)
     _check_alive(server)  # else another server, on the same port, may have answered
     on_progress("ready")
@@ -65,7 +69,10 @@ def _wait_for_health(
         _check_alive(server)
         try:
             server.get(plan.health_path)
-            return
+            if observe.server(server.pid, server.port)["listens"]:
+                return
+            # It took the port while the engine was loading, which will fail to bind it.
+            answer = "another process answers"
         except httpx.HTTPStatusError as error:
             answer = f"HTTP {error.response.status_code}"
         except httpx.ConnectError:

@@ -5,10 +5,12 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +70,32 @@ def test_a_slow_start_is_waited_for(tmp_path: Path) -> None:
         pass
     waits = [text for text in said if text.startswith("waiting for /health")]
     assert any("HTTP 503" in text for text in waits)
+
+
+def test_who_answers_on_its_port_meanwhile_is_not_taken_for_it(tmp_path: Path) -> None:
+    said: list[str] = []
+    others: list[HTTPServer] = []
+
+    def take_its_port(server: Server) -> None:
+        others.append(HTTPServer(("127.0.0.1", server.port), Healthy))
+        threading.Thread(target=others[0].serve_forever).start()
+
+    try:
+        plan = fake_plan("vllm", "--slow-listen", "1.0")
+        fails(plan, tmp_path, on_progress=said.append, on_start=take_its_port)
+    finally:
+        others[0].shutdown()
+        others[0].server_close()
+    assert not [text for text in said if text.startswith("healthy")]
+
+
+class Healthy(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.end_headers()
+
+    def log_message(self, format: str, *args: object) -> None:
+        del format, args
 
 
 def test_the_port_asked_for_is_used(tmp_path: Path) -> None:
