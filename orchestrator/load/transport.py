@@ -22,7 +22,7 @@ import httpx
 
 EXTENSION = "stamps"
 """Of a httpx.Request: the Stamps to fill in."""
-PAUSE_S = 0.0005
+PAUSE_S = 0.001
 """How long arrivals on many streams gather before they are read. A stream's chunks that come closer
 than this get the stamp of the last of them."""
 FEW_STREAMS = 8
