@@ -3,15 +3,18 @@
 PYTHON ?= python3
 BIN := .venv/bin
 ENGINES := llamacpp vllm sglang
+# One worker has the tests of real engines, one after another, and first, since they take longest;
+# the other has the rest, file by file (tests/conftest.py).
+PARALLEL := -n 2 --dist loadgroup --no-loadscope-reorder
 
-.PHONY: demo test check engines docs docs-site clean
+.PHONY: demo test check engines docs docs-site bench-client bench-gpu clean
 
 demo: .venv/ready
 	$(BIN)/museorch engines install --device cpu llamacpp vllm
 	$(BIN)/museorch compare recipes/tiny-muse/demo.yaml
 
 test: check engines .venv/docs
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest $(PARALLEL) --durations=10
 
 check: .venv/ready
 	$(BIN)/ruff format --check .

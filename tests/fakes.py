@@ -18,7 +18,7 @@ TEMPERATURE = Sampling(1.0, 0.95, 64)
 def fake_plan(
     backend: str = "vllm",
     *flags: str,
-    start_timeout_s: float = 10.0,
+    start_timeout_s: float = 60.0,
     env: dict[str, str] | None = None,
 ) -> LaunchPlan:
     """Starts the fake engine in the given engine's format."""
@@ -60,7 +60,7 @@ def gone(pid: int) -> bool:
     return state == "Z"
 
 
-def eventually(condition: Callable[[], bool], seconds: float = 5.0) -> bool:
+def eventually(condition: Callable[[], bool], seconds: float = 30.0) -> bool:
     """Whether `condition` comes true in time."""
     deadline = time.monotonic() + seconds
     while not condition():

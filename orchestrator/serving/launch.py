@@ -6,6 +6,7 @@ import errno
 import os
 import re
 import socket
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -81,6 +82,29 @@ def usable_port(host: str, port: int | None) -> int:
         why = "is in use" if in_use else f"cannot be used: {error}"
         named = f"port {port}" if port is not None else "a free port"
         raise InputError(f"{named} {why}", where=host, fix="Choose another one.") from None
+
+
+def reserved_port(host: str, port: int | None) -> tuple[int, socket.socket]:
+    """`port`, or a free one for None, and what keeps it from every other museorch until closed.
+
+    For the time until the engine binds it. The name is abstract: such names are unique where ports
+    are, in a network namespace, over all users and caches, and end with the process. Linux only;
+    elsewhere nothing is kept. InputError when the port cannot be bound or another keeps it.
+    """
+    port = usable_port(host, port)
+    kept = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    try:
+        if sys.platform == "linux":
+            kept.bind(f"\0museorch-port-{port}")
+        # Once more: who kept it until now may have bound it.
+        return usable_port(host, port), kept
+    except OSError:
+        kept.close()
+        what = f"port {port} is in use"
+        raise InputError(what, where=host, fix="Choose another one.") from None
+    except InputError:
+        kept.close()
+        raise
 
 
 def fresh_log(folder: Path) -> Path:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
@@ -13,7 +14,7 @@ from backends.base import Request, SpecRecord
 from backends.errors import EngineError, InputError, MuseorchError
 from orchestrator import patching
 from orchestrator.dummy.write import make
-from orchestrator.serving.launch import url, usable_port
+from orchestrator.serving.launch import reserved_port, url, usable_port
 from orchestrator.serving.overlay import materialise
 from orchestrator.serving.serve import Server, serve
 from orchestrator.up import state as book
@@ -89,7 +90,7 @@ def start(
         raise problem
     requests = _requests(choice, options)
     with book.claim(name) as taken:
-        port = _port(options.host, choice.recipe.serve.port, taken)
+        port, kept = _port(options.host, choice.recipe.serve.port, taken)
         state = _first_state(choice, options, name, port, key, detach)
         book.write(state)
     done, keep_log = False, True
@@ -126,6 +127,7 @@ def start(
             record = gate(choice, server, requests, headers, on_progress)
             state = replace(state, phase="ready")
             book.write(state)
+            kept.close()  # the engine has bound it
             yield Up(state, server, record, patches, backend.slot_context(server.facts))
         done, keep_log = True, False
     except MuseorchError:
@@ -138,6 +140,7 @@ def start(
         keep_log = state.phase != "ready"
         raise
     finally:
+        kept.close()
         if not (done and detach):
             book.drop(state, keep_log=keep_log)
 
@@ -152,12 +155,12 @@ def _requests(choice: Choice, options: Options) -> tuple[Request, ...]:
         raise InputError(error.what, where="--context-length", fix="Ask for more.") from None
 
 
-def _port(host: str, asked: int | None, taken: Collection[int]) -> int:
-    """The one asked for, or the first free one from 8000 on, or any free one."""
+def _port(host: str, asked: int | None, taken: Collection[int]) -> tuple[int, socket.socket]:
+    """The one asked for, or the first free one from 8000 on, or any free one; and what keeps it."""
     if asked is not None:
-        return usable_port(host, asked)
+        return reserved_port(host, asked)
     try:
-        free = usable_port(host, None)
+        usable_port(host, None)
     except InputError:
         what = f"{host!r} is no address of this machine."
         raise InputError(what, where="--host", fix="`ip address` lists them.") from None
@@ -165,10 +168,10 @@ def _port(host: str, asked: int | None, taken: Collection[int]) -> int:
         if port in taken:
             continue
         try:
-            return usable_port(host, port)
+            return reserved_port(host, port)
         except InputError:
             continue
-    return free
+    return reserved_port(host, None)
 
 
 def _first_state(

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from backends.errors import InputError
 from orchestrator.serving import launch
 
 
@@ -52,3 +53,12 @@ def test_host_and_url() -> None:
     assert launch.host(("e", "--host")) == "127.0.0.1"
     assert launch.url("0.0.0.0", 1) == "http://127.0.0.1:1"
     assert launch.url("::1", 1) == "http://[::1]:1"
+
+
+def test_a_port_is_reserved_once_and_free_again() -> None:
+    port, kept = launch.reserved_port("127.0.0.1", None)
+    with kept, pytest.raises(InputError, match=f"port {port} is in use"):
+        launch.reserved_port("127.0.0.1", port)
+    again, kept = launch.reserved_port("127.0.0.1", port)
+    kept.close()
+    assert again == port

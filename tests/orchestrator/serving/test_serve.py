@@ -20,6 +20,7 @@ import pytest
 from backends import BACKENDS
 from backends.base import LaunchPlan
 from backends.errors import EngineError, InputError
+from orchestrator.serving import ready
 from orchestrator.serving.serve import Server, serve
 from tests.fakes import PROBE, eventually, fake_plan, gone
 
@@ -143,8 +144,8 @@ def test_an_executable_that_is_not_there(tmp_path: Path) -> None:
 
 
 def test_never_healthy(tmp_path: Path) -> None:
-    message = fails(fake_plan("vllm", "--slow-start", "99", start_timeout_s=0.5), tmp_path)
-    assert "not healthy after 0.5 s (/health: HTTP 503)" in message
+    message = fails(fake_plan("vllm", "--slow-start", "99", start_timeout_s=2), tmp_path)
+    assert "not healthy after 2 s (/health: HTTP 503)" in message
 
 
 @pytest.mark.parametrize(
@@ -156,8 +157,11 @@ def test_never_healthy(tmp_path: Path) -> None:
         (("--error-after", "1"), "the fake engine was told to fail"),
     ],
 )
-def test_healthy_is_not_ready(tmp_path: Path, flags: tuple[str, ...], why: str) -> None:
-    message = fails(fake_plan("llamacpp", *flags, start_timeout_s=0.5), tmp_path)
+def test_healthy_is_not_ready(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flags: tuple[str, ...], why: str
+) -> None:
+    monkeypatch.setattr(ready, "PATIENCE_S", 0.3)
+    message = fails(fake_plan("llamacpp", *flags, start_timeout_s=3), tmp_path)
     assert "healthy, but it does not generate: " in message
     assert why in message
 
@@ -166,7 +170,7 @@ def test_a_refused_probe_is_not_tried_again(tmp_path: Path) -> None:
     plan = replace(fake_plan("vllm", start_timeout_s=60), backend="llamacpp")
     began = time.monotonic()
     assert "does not generate: HTTP 404: no /completion" in fails(plan, tmp_path)
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < ready.PATIENCE_S
 
 
 def test_death_during_the_probe(tmp_path: Path) -> None:

@@ -109,6 +109,28 @@ def test_two_at_once_do_not_collide(home: Path, tmp_path: Path) -> None:
     assert rows[0]["port"] != rows[1]["port"]
 
 
+def test_two_homes_at_once_do_not_share_a_port(home: Path, tmp_path: Path) -> None:
+    recipe = str(write_serving(tmp_path, "--accept 3 --draft-tokens 7 --slow-listen 1"))
+    homes = (home, tmp_path / "other-cache")
+    try:
+        both = [
+            subprocess.Popen(
+                [*MUSEORCH, "up", recipe, "--detach"],
+                env=environment(cache),
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+            for cache in homes
+        ]
+        said = [process.communicate(timeout=120)[1] for process in both]
+        assert [process.returncode for process in both] == [0, 0], said
+        ports = {answer(cache, "ps")["servers"][0]["port"] for cache in homes}
+        assert len(ports) == 2
+    finally:
+        museorch(homes[1], "down", "--all")
+
+
 def foreground(home: Path, recipe: Path, *more: str) -> subprocess.Popen[str]:
     running = subprocess.Popen(
         [*MUSEORCH, "up", str(recipe), *more],
