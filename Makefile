@@ -3,18 +3,22 @@
 PYTHON ?= python3
 BIN := .venv/bin
 ENGINES := llamacpp vllm sglang
-# One worker has the tests of real engines, one after another, and first, since they take longest;
-# the other has the rest, file by file (tests/conftest.py).
-PARALLEL := -n 2 --dist loadgroup --no-loadscope-reorder
 
-.PHONY: demo test check engines docs docs-site bench-client bench-gpu clean
+.PHONY: demo test test-real test-rest check engines docs docs-site bench-client bench-gpu clean
 
 demo: .venv/ready
 	$(BIN)/museorch engines install --device cpu llamacpp vllm
 	$(BIN)/museorch compare recipes/tiny-muse/demo.yaml
 
+# Tests on real engines, or a GPU, one after another on one core; all others meanwhile on another.
 test: check engines .venv/docs
-	$(BIN)/python -m pytest $(PARALLEL) --durations=10
+	$(MAKE) --jobs=2 --keep-going --output-sync=target test-real test-rest
+
+test-real:
+	$(BIN)/python -m pytest --durations=10 -m "engine or gpu"
+
+test-rest:
+	$(BIN)/python -m pytest --durations=10 -m "not engine and not gpu"
 
 check: .venv/ready
 	$(BIN)/ruff format --check .

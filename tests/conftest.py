@@ -15,21 +15,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--slow", action="store_true", help="also run what takes minutes")
 
 
-@pytest.hookimpl(tryfirst=True)  # xdist reads the groups in the same hook
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
-        group = "real" if _real(item) else item.path.stem
-        item.add_marker(pytest.mark.xdist_group(group))
         if item.get_closest_marker("slow") and not config.getoption("--slow"):
             item.add_marker(pytest.mark.skip(reason="takes minutes; run with --slow"))
         if item.get_closest_marker("gpu") and not visible():
             item.add_marker(pytest.mark.skip(reason="needs an NVIDIA GPU"))
-    items.sort(key=lambda item: not _real(item))
-
-
-def _real(item: pytest.Item) -> bool:
-    """It uses what tests must not use two at a time: an environment that is patched, or a GPU."""
-    return any(item.get_closest_marker(name) for name in ("engine", "gpu"))
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
