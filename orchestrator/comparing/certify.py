@@ -18,7 +18,8 @@ Kind = Literal[
 
 CONDITIONS: Mapping[str, str] = {
     "hardware": "GPU name, count, driver and power limit, or the CPU and its cores",
-    "clocks": "median SM clock while a GPU worked, MHz, within 10 %",
+    "clocks": "median SM clock while a GPU worked, MHz, within 10 %; at the power limit, as low as "
+    "the load makes it",
     "gpu_processes": "other processes on the GPU before the arm started",
     "engine": "engine and version",
     "patches": "declared patches in the engine's environment",
@@ -63,7 +64,10 @@ NOTHING_DRAFTED = "none"
 """Acceptance of a plain arm on dummy weights, where a drafted arm's is always simulated."""
 
 CLOCK_TOLERANCE = 0.1
-"""An arm that draws more power clocks a little lower by itself; a locked clock is further off."""
+"""GPUs of one setting boost to slightly different clocks; a locked clock is further off."""
+AT_POWER_LIMIT = " MHz at the power limit"
+"""After the clock of an arm whose load drew all the power that the GPU may have. Such a clock is
+part of what the load costs, and only tells that the GPU was free to clock at least so high."""
 
 
 @dataclass(frozen=True)
@@ -123,8 +127,8 @@ def certify(
 
 def same(name: str, left: Any, right: Any) -> bool:
     """Whether two known values of a condition agree."""
-    if name == "clocks" and isinstance(left, int | float) and isinstance(right, int | float):
-        return abs(left - right) <= CLOCK_TOLERANCE * max(left, right)
+    if name == "clocks":
+        return _clocks_alike(left, right)
     if name == "acceptance":
         return _alike(left, right)
     if name in ("weight_files", "drafter_files"):
@@ -132,6 +136,16 @@ def same(name: str, left: Any, right: Any) -> bool:
         # `weights` and `drafter` to say.
         return bool(left == right or left.split()[0] != right.split()[0])
     return bool(left == right)
+
+
+def _clocks_alike(left: float | str, right: float | str) -> bool:
+    """A clock lowered by the power limit, which `hardware` holds equal, is no other setting."""
+    told = [str(side).partition(AT_POWER_LIMIT) for side in (left, right)]
+    try:
+        (low, limited), (high, _) = sorted((float(mhz), bool(words)) for mhz, words, _ in told)
+    except ValueError:  # words instead of a clock
+        return left == right
+    return limited or high - low <= CLOCK_TOLERANCE * high
 
 
 def _alike(left: str, right: str) -> bool:

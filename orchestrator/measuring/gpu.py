@@ -32,15 +32,16 @@ FIELDS = (
 )
 PERIOD_MS = 500
 PATIENCE_S = 5.0
+POWER_CAP = "power cap"
 SLOWDOWNS = {
-    0x04: "power cap",
+    0x04: POWER_CAP,
     0x08: "hardware slowdown",
     0x20: "thermal slowdown by the driver",
     0x40: "thermal slowdown by the hardware",
     0x80: "power brake",
 }
 """Bits of the clocks' event reasons, as NVML defines them."""
-FAULTS = frozenset(SLOWDOWNS.values()) - {"power cap"}
+FAULTS = frozenset(SLOWDOWNS.values()) - {POWER_CAP}
 """A power cap is the power limit at work, which the hardware condition already holds."""
 
 

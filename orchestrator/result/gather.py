@@ -9,10 +9,11 @@ from typing import Any
 
 from backends.errors import EngineError, InputError
 from orchestrator.comparing.blocks import Measured
+from orchestrator.comparing.certify import AT_POWER_LIMIT
 from orchestrator.load import sample
 from orchestrator.load.client_floor import client_json
 from orchestrator.load.sample import Sample
-from orchestrator.measuring import environment
+from orchestrator.measuring import environment, gpu
 from orchestrator.measuring.counters import Counters, agree, delta, spec_record
 from orchestrator.measuring.energy import power
 from orchestrator.measuring.metrics import Phase
@@ -169,10 +170,12 @@ def _conditions(turn: Turn, mode: Mapping[str, Any], counted: Mapping[str, Any])
 
 
 def _clocks(observed: Mapping[str, Any] | None) -> float | str | None:
-    """MHz; words where no GPU is in use; None where one is and was not seen."""
+    """MHz; words where power limits it or no GPU is in use; None where one is and was not seen."""
     seen = observed["gpu"] if observed is not None else {}
     if "sm_mhz" in seen:
-        return float(seen["sm_mhz"]["median"])
+        median = float(seen["sm_mhz"]["median"])
+        limited = gpu.POWER_CAP in seen.get("slowdowns", ())
+        return f"{median:.0f}{AT_POWER_LIMIT}" if limited else median
     return cards.NO_GPU if seen.get("reason") == cards.NO_GPU else None
 
 

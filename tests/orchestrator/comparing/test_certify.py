@@ -7,6 +7,7 @@ from typing import Any, get_args
 import pytest
 
 from orchestrator.comparing.certify import (
+    AT_POWER_LIMIT,
     CONDITIONS,
     MAY_DIFFER,
     Difference,
@@ -90,6 +91,25 @@ def test_clocks_agree_within_a_tenth() -> None:
     assert certify(clocks(1980.0), clocks(1830.0), "drafter-against-none").matched
     assert not certify(clocks(1980.0), clocks(1500.0), "drafter-against-none").matched
     assert not certify(clocks(1980.0), clocks("no GPU in use"), "drafter-against-none").matched
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "matched"),
+    [
+        (1980.0, f"1470{AT_POWER_LIMIT}", True),
+        (f"1965{AT_POWER_LIMIT}", f"1470{AT_POWER_LIMIT}", True),
+        (1400.0, f"1470{AT_POWER_LIMIT}", True),
+        # Held lower than its power allows: locked.
+        (1200.0, f"1470{AT_POWER_LIMIT}", False),
+        ("no GPU in use", f"1470{AT_POWER_LIMIT}", False),
+    ],
+)
+def test_a_clock_at_the_power_limit_is_what_the_load_costs(
+    one: float | str, other: float | str, matched: bool
+) -> None:
+    for a, b in ((one, other), (other, one)):
+        found = certify(conditions(clocks=a), conditions(clocks=b), "drafter-against-none")
+        assert found.matched is matched
 
 
 def test_files_of_two_formats_are_vouched_for_by_the_checkpoints_name() -> None:

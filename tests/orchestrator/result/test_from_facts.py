@@ -118,6 +118,7 @@ def observed(**gpu: Any) -> tuple[str, Change]:
     ("field", "change"),
     [
         ("clocks", observed(sm_mhz={"median": 1980.0})),
+        ("clocks", observed(sm_mhz={"median": 1500.0}, slowdowns=["power cap"])),
         ("clocks", observed(reason="nvidia-smi failed")),
         ("gpu_processes", status(others_on_gpu={"processes": ["41, python, 900"]})),
         ("engine", status(engine={"backend": "llamacpp", "version": "1.3"})),
