@@ -11,7 +11,9 @@ from __future__ import annotations
 import argparse
 import json
 import re
+import shlex
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
@@ -22,14 +24,21 @@ import jsonschema
 
 import orchestrator
 from backends.errors import InputError, MuseorchError
+from benchmarks.gpu import claims
 from orchestrator.comparing.best_k import predict
 from orchestrator.inputs.library import shipped_paths
 from orchestrator.inputs.models import RECIPES
 from orchestrator.inputs.recipe import load_recipe
 from orchestrator.job import prepare
-from orchestrator.published.claim_check import check
-from orchestrator.published.claims import load_claims
-from orchestrator.report import between, markdown, roofline, verification, words
+from orchestrator.report import (
+    between,
+    conditions,
+    markdown,
+    roofline,
+    tables,
+    verification,
+    words,
+)
 from orchestrator.report.facts import Phase, RunFacts
 from orchestrator.report.safe import inert
 from orchestrator.report.tables import Cell, Table, num
@@ -85,31 +94,57 @@ def page(folder: Path) -> str:
         "## Side by side",
         markdown.table(between.overview(runs), titled=False),
         markdown.table(between.metrics(runs), titled=False),
-        *_section("What a step costs", _phased(found, verification.table)),
+        *_section("Ratios", [_ratios(found)]),
+        *_section("What a step costs", [_merged(found, verification.table)]),
         *_section("Which K is best", [_best(found)]),
-        *_section("Against the memory roofline", _phased(found, roofline.table)),
-        *_section("Power and energy", _phased(found, roofline.costs)),
+        *_section("Against the memory roofline", [_merged(found, roofline.table)]),
+        *_section("Power and energy", [_merged(found, roofline.costs)]),
         "## Start-up",
         "\n".join(f"- {n}. {text}" for n, r in found.items() for text in roofline.startup(r)),
-        *_section("Published claims", [_claims(found)]),
-        *(_deeper(_whole(name, result)) for name, result in found.items()),
+        *_section("Published claims", [claims.nearest(found), claims.steps(found)]),
+        "## Commands",
+        "\n".join(
+            f"- [{n}]({folder.name}/{n}.md): `{shlex.join(_command(r))}`" for n, r in found.items()
+        ),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
 def _section(title: str, found: Sequence[Table]) -> list[str]:
     whole = [table for table in found if table.rows]
-    return [f"## {title}", *map(markdown.table, whole)] if whole else []
+    texts = (markdown.table(table, titled=bool(table.title)) for table in whole)
+    return [f"## {title}", *texts] if whole else []
 
 
-def _phased(found: Mapping[str, Result], make: Callable[[Result, Phase], Table]) -> list[Table]:
-    """One table for each run and phase that has any rows."""
-    return [
-        replace(table, title=f"{name}; {words.phase_title(result, *phase)}")
+def _merged(found: Mapping[str, Result], make: Callable[[Result, Phase], Table]) -> Table:
+    """One table of all runs and phases; a cell that a run's table lacks stays empty."""
+    made = [
+        (name, phase, table)
         for name, result in found.items()
         for phase in words.phases(result)
         if (table := make(result, phase)).rows
     ]
+    columns = list(dict.fromkeys(column for *_, table in made for column in table.columns))
+    rows = []
+    for name, (mode, concurrency), table in made:
+        for row in table.rows:
+            cells = dict(zip(table.columns, row, strict=True))
+            head = (Cell(name), Cell(f"{mode}, {concurrency} at a time"))
+            rows.append((*head, *(cells.get(column, Cell("")) for column in columns)))
+    notes = dict.fromkeys(table.note for *_, table in made if table.note is not None)
+    return Table("", ("run", "phase", *columns), tuple(rows), " ".join(notes) or None)
+
+
+def _ratios(found: Mapping[str, Result]) -> Table:
+    """Every pair that has a ratio; of the others, how many there are and why."""
+    table = _merged(found, tables.pairs)
+    pairs = [pair for result in found.values() for pair in result["comparisons"]]
+    refused = Counter(conditions.differing(pair) for pair in pairs if pair["ratio"] is None)
+    why = ", ".join(f"{cause} ({number})" for cause, number in refused.most_common())
+    note = f"{table.note} No ratio, as the arms differ in: {why}." if refused else table.note
+    place = table.columns.index("verdict")
+    rows = tuple(row for row in table.rows if row[place].text != "refused")
+    return replace(table, rows=rows, note=note)
 
 
 def _simulated(found: Mapping[str, Result]) -> dict[tuple[str, str], dict[int, Sequence[float]]]:
@@ -157,42 +192,11 @@ def _best(found: Mapping[str, Result]) -> Table:
     return Table("Best K", columns, tuple(rows), note)
 
 
-def _claims(found: Mapping[str, Result]) -> Table:
-    """Claims about this hardware, each against the run that shares most with it."""
-    rows = []
-    for claim, published in load_claims().items():
-        checks = [(name, check(published, result)) for name, result in found.items()]
-        on_this = [
-            (name, one)
-            for name, one in checks
-            if one is not None and any(c.field == "hardware" for c in one.of("shared"))
-        ]
-        if not on_this:
-            continue
-        name, one = min(on_this, key=lambda told: len(told[1].of("differs")))
-        side = "; ".join(f"{a.what}: {a.claimed:g}, here {a.measured:.4g}" for a in one.against)
-        rows.append(
-            (
-                Cell(claim),
-                Cell(published.claim.headline()),
-                Cell(f"{name}, {one.backend}, {one.mode}, {one.concurrency} at a time"),
-                Cell(", ".join(c.field for c in one.of("differs")) or "nothing"),
-                Cell(", ".join(c.field for c in one.of("unknown")) or "nothing"),
-                Cell(side or words.UNKNOWN),
-            )
-        )
-    columns = ("claim", "published", "nearest phase", "differs in", "not known", "side by side")
-    note = (
-        "Numbers stand side by side only where every condition that matters is the same. With "
-        "dummy weights the model is another: what such a run tells is what an acceptance is worth."
-    )
-    return Table("Claims about this hardware", columns, tuple(rows), note)
-
-
-def _whole(name: str, result: Result) -> str:
-    """The run's own report, as far as its result tells it, and the command that repeats it."""
+def report(name: str, result: Result) -> str:
+    """The run's own report, as far as its result tells it; no page of the site by itself."""
     facts = RunFacts(Path(name), result, {"command": _command(result)}, {}, "", (), ())
-    return "\n".join([f"# {name}", *markdown.render(facts).splitlines()[1:]])
+    head = ["---", "orphan: true", "---", "", f"# {name}"]
+    return "\n".join([*head, *markdown.render(facts).splitlines()[1:]]) + "\n"
 
 
 def _command(result: Result) -> list[str]:
@@ -211,20 +215,18 @@ def _command(result: Result) -> list[str]:
     return command
 
 
-def _deeper(text: str) -> str:
-    return re.sub(r"^#", "##", text, flags=re.MULTILINE)
-
-
 def write(measurements: Path) -> Iterator[Path]:
-    """Each GPU's page. Raises InputError where there is none."""
+    """Each GPU's page and its runs' reports. Raises InputError where there is none."""
     folders = sorted({path.parent.parent for path in measurements.glob("*/*/result.json")})
     if not folders:
         raise InputError("no GPU was measured yet: no */*/result.json.", where=str(measurements))
     for folder in folders:
-        text = page(folder)
-        path = folder.with_suffix(".md")
-        path.write_text(text, encoding="utf-8")
-        yield path
+        texts = {folder.with_suffix(".md"): page(folder)}
+        for path in sorted(folder.glob("*/result.json")):
+            texts[path.parent.with_suffix(".md")] = report(path.parent.name, read(path))
+        for path, text in texts.items():
+            path.write_text(text, encoding="utf-8")
+            yield path
 
 
 def main() -> None:

@@ -55,6 +55,14 @@ def differing(row: Mapping[str, Any]) -> str:
     return ", ".join(fields) or str(row["reason"])
 
 
+def held(row: Mapping[str, Any]) -> str:
+    """Whether a pair was matched, is a bridge over what a recipe lets differ, or was refused."""
+    if row["ratio"] is None:
+        return differing(row)
+    over = ", ".join(condition(d["field"]) for d in row["certificate"]["allowed"])
+    return f"a bridge over {over}: no speedup" if over else "matched"
+
+
 def condition(name: str) -> str:
     """A field of the certificate in words."""
     return WORDS.get(name, name.replace("_", " "))

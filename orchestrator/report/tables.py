@@ -125,10 +125,7 @@ def pairs(result: Mapping[str, Any], phase: Phase) -> Table:
                 times(factors.get("remainder")),
                 num(row["pairs"], 0),
                 num(row["prompts_to_show_5_percent"], 0, shows),
-                Cell(
-                    "matched" if row["ratio"] is not None else conditions.differing(row),
-                    why=row["reason"],
-                ),
+                Cell(conditions.held(row), why=row["reason"]),
             )
         )
     columns = (

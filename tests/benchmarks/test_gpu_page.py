@@ -30,9 +30,9 @@ def changed(folder: Path, name: str, **fields: Any) -> None:
 
 
 def test_a_page_says_what_the_results_say(folder: Path) -> None:
-    (page,) = write(folder.parent)
-    text = page.read_text(encoding="utf-8")
-    assert page == folder.with_suffix(".md")
+    page, report = write(folder.parent)
+    text, whole = (path.read_text(encoding="utf-8") for path in (page, report))
+    assert (page, report) == (folder.with_suffix(".md"), folder / "iso.md")
     assert "[iso](gpu/iso/result.json)" in text
     result = read_json(folder / "iso/result.json")
     for arm in result["arms"]:
@@ -42,7 +42,10 @@ def test_a_page_says_what_the_results_say(folder: Path) -> None:
     shown = [row for row in result["comparisons"] if row["ratio"] is not None]
     assert shown
     for row in shown:
-        assert f"95 % interval {row['interval'][0]:.2f} to {row['interval'][1]:.2f}" in text
+        low, high = row["interval"]
+        assert f"| {row['ratio']:.2f} | {low:.2f} | {high:.2f} |" in text
+        assert f"95 % interval {low:.2f} to {high:.2f}" in whole
+    assert len(result["comparisons"]) == text.count(" | matched |")
 
 
 def test_the_best_k_is_where_steps_are_still_cheap(folder: Path) -> None:
@@ -68,7 +71,7 @@ def test_the_best_k_is_where_steps_are_still_cheap(folder: Path) -> None:
         "reason": "a step's time is no line in K",
     }
     changed(folder, "iso", arms=result["arms"], verification=[curve])
-    (page,) = write(folder.parent)
+    page, _ = write(folder.parent)
     rows = page.read_text(encoding="utf-8").split("## Which K is best")[1].splitlines()
     (row,) = [line for line in rows if line.startswith("| iso | llama.cpp | greedy")]
     assert "| DFlash, 4.17 a step | 8 |" in row
@@ -81,12 +84,31 @@ def test_claims_about_the_same_hardware_say_what_differs(folder: Path) -> None:
         for mode in arm["modes"]:
             mode["conditions"]["hardware"] = "1 x NVIDIA H200, driver 580, 700.00 W"
     changed(folder, "iso", arms=result["arms"])
-    (page,) = write(folder.parent)
+    page, _ = write(folder.parent)
     rows = page.read_text(encoding="utf-8").split("## Published claims")[1].splitlines()
     (row,) = [line for line in rows if line.startswith("| h200-vllm-terminal-bench |")]
     assert "model, engine" in row
     assert row.endswith("| — |"), "no numbers side by side"
     assert not [line for line in rows if line.startswith("| rtx")]
+
+
+def test_steps_that_published_rates_imply_stand_beside_those_measured(folder: Path) -> None:
+    result = read_json(folder / "iso/result.json")
+    for arm in result["arms"]:
+        for mode in arm["modes"]:
+            mode["conditions"] |= {
+                "hardware": "1 x NVIDIA H200, driver 580, 700.00 W",
+                "backend": "vllm",
+                "quantisation": "bf16",
+            }
+    changed(folder, "iso", arms=result["arms"])
+    page, _ = write(folder.parent)
+    text = page.read_text(encoding="utf-8")
+    drafted = next(arm for arm in result["arms"] if arm["speculation"] == "dflash")
+    step = drafted["modes"][0]["metrics"]["step_time_ms"]["value"]
+    published = "h200-vllm-humaneval-greedy | dflash 258.1 tok/s, 4.85 tokens/step"
+    assert f"| {published} | 18.8 | iso, {drafted['id']}, greedy | {step:.1f} |" in text
+    assert "h200-sglang-humaneval | none 65.1 tok/s | 15.4" not in text, "another engine"
 
 
 def test_a_failed_arm_is_told_without_the_machines_paths(tmp_path: Path) -> None:

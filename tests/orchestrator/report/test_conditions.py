@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from orchestrator.report.conditions import refusal, show
+from orchestrator.report.conditions import held, refusal, show
 
 
 def row(*differences: tuple[str, Any, Any]) -> dict[str, Any]:
     found = [{"field": field, "a": a, "b": b} for field, a, b in differences]
     return {"certificate": {"differences": found}, "reason": "no prompt in common"}
+
+
+def test_a_bridge_is_labelled_wherever_its_ratio_stands() -> None:
+    told = [{"field": "quantisation", "a": "bf16", "b": "q4_k_m"}]
+    pair = {"ratio": 1.5, "certificate": {"differences": [], "allowed": told}}
+    assert held(pair) == "a bridge over quantisation: no speedup"
+    assert held({"ratio": 1.5, "certificate": {"allowed": []}}) == "matched"
 
 
 def test_both_sides_of_a_difference_are_told() -> None:
