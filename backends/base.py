@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
+
+from msgspec import Struct
 
 BackendName = Literal["vllm", "sglang", "llamacpp"]
 Speculation = Literal["none", "dflash", "dspark"]
@@ -196,8 +198,8 @@ class RequestSpeculation:
     """Number of steps that accepted exactly j drafts, j = 0..K."""
 
 
-class Chunk(NamedTuple):
-    """One streamed event: facts only. A tuple, since the client makes one for every event."""
+class Chunk(Struct, frozen=True, gc=False):
+    """One streamed event: facts only. A Struct, since the client makes one for every event."""
 
     token_ids: tuple[int, ...] = ()
     finish: str | None = None

@@ -92,8 +92,10 @@ class Backend(Protocol):
         """The streaming request, every sampler setting explicit. `model` is the served name."""
         ...
 
-    def chunk(self, event: Mapping[str, Any]) -> Chunk:
-        """Read one decoded stream event. Raises ValueError when a field has the wrong shape."""
+    def chunk(self, data: bytes) -> Chunk:
+        """Read the data of one stream event.
+
+        Raises ValueError when it is not JSON, or naming a field that has the wrong shape."""
         ...
 
     def slot_context(self, facts: Mapping[str, Any]) -> int | None:

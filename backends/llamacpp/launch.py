@@ -187,8 +187,8 @@ class LlamaCpp:
     def call(self, request: Request, model: str) -> Call:
         return wire.call(request, model)
 
-    def chunk(self, event: Mapping[str, Any]) -> Chunk:
-        return wire.chunk(event)
+    def chunk(self, data: bytes) -> Chunk:
+        return wire.chunk(data)
 
     def slot_context(self, facts: Mapping[str, Any]) -> int | None:
         settings = (facts.get("/props") or {}).get("default_generation_settings") or {}

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
+
+from msgspec import Struct
+from msgspec.json import Decoder
 
 from backends.base import Call, Chunk, Request, RequestSpeculation, error_text
 
@@ -46,43 +48,65 @@ def call(request: Request, model: str) -> Call:
     return Call("/completion", body)
 
 
-def chunk(event: Mapping[str, Any]) -> Chunk:
-    if "error" in event:
-        return Chunk(error=error_text(event["error"]))
-    tokens = event.get("tokens", [])
-    if not isinstance(tokens, list):
-        raise ValueError(f"tokens is a {type(tokens).__name__}, not a list")
-    if not event.get("stop"):
-        return Chunk(token_ids=tuple(tokens), top=_top(event))
-    stop_type = str(event.get("stop_type", ""))
+class Candidate(Struct, gc=False):
+    id: int
+    logprob: float
+
+
+class Probabilities(Struct, gc=False):
+    top_logprobs: list[Candidate] = []
+
+
+class Timings(Struct, gc=False):
+    """Both are absent, not 0, when nothing was drafted."""
+
+    draft_n: int | None = None
+    draft_n_accepted: int | None = None
+
+
+class Event(Struct, gc=False):
+    tokens: tuple[int, ...] = ()
+    stop: bool = False
+    stop_type: str = ""
+    tokens_evaluated: int | None = None
+    tokens_predicted: int | None = None
+    timings: Timings | None = None
+    completion_probabilities: list[Probabilities] | None = None
+    error: Any = None
+
+
+FINISH = {"limit": "length", "eos": "stop", "word": "stop"}
+_event = Decoder(Event).decode
+
+
+def chunk(data: bytes) -> Chunk:
+    event = _event(data)
+    if event.error is not None:
+        return Chunk(error=error_text(event.error))
+    if not event.stop:
+        rows = event.completion_probabilities
+        return Chunk(event.tokens, top=_top(rows[0]) if rows else ())
     return Chunk(
-        token_ids=tuple(tokens),
-        finish={"limit": "length", "eos": "stop", "word": "stop"}.get(stop_type, stop_type),
-        prompt_tokens=event.get("tokens_evaluated"),
-        completion_tokens=event.get("tokens_predicted"),
-        speculation=_request_speculation(event, stop_type),
+        token_ids=event.tokens,
+        finish=FINISH.get(event.stop_type, event.stop_type),
+        prompt_tokens=event.tokens_evaluated,
+        completion_tokens=event.tokens_predicted,
+        speculation=_request_speculation(event),
     )
 
 
-def _top(event: Mapping[str, Any]) -> tuple[tuple[int, float], ...]:
-    rows = event.get("completion_probabilities")
-    if not rows:
-        return ()
-    return tuple((row["id"], row["logprob"]) for row in rows[0].get("top_logprobs", ()))
+def _top(row: Probabilities) -> tuple[tuple[int, float], ...]:
+    return tuple((one.id, one.logprob) for one in row.top_logprobs)
 
 
-def _request_speculation(event: Mapping[str, Any], stop_type: str) -> RequestSpeculation | None:
-    """draft_n and draft_n_accepted are absent, not 0, when nothing was drafted.
-
-    The server tells no steps per request. Where a reply ends at its length they follow: drafts
+def _request_speculation(event: Event) -> RequestSpeculation | None:
+    """The server tells no steps per request. Where a reply ends at its length they follow: drafts
     never reach beyond what is left to generate, so every accepted draft came out, and each pass
     after the first token gave one token more than it accepted.
     """
-    timings = event.get("timings", {})
-    accepted, predicted = timings.get("draft_n_accepted"), event.get("tokens_predicted")
-    if "draft_n" not in timings:
+    if event.timings is None or event.timings.draft_n is None:
         return None
-    steps = None
-    if stop_type == "limit" and isinstance(accepted, int) and isinstance(predicted, int):
+    accepted, predicted, steps = event.timings.draft_n_accepted, event.tokens_predicted, None
+    if event.stop_type == "limit" and accepted is not None and predicted is not None:
         steps = predicted - 1 - accepted
-    return RequestSpeculation(steps=steps, drafted=timings["draft_n"], accepted=accepted)
+    return RequestSpeculation(steps=steps, drafted=event.timings.draft_n, accepted=accepted)

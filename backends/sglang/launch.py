@@ -193,8 +193,8 @@ class Sglang:
     def call(self, request: Request, model: str) -> Call:
         return wire.call(request, model)
 
-    def chunk(self, event: Mapping[str, Any]) -> Chunk:
-        return wire.chunk(event)
+    def chunk(self, data: bytes) -> Chunk:
+        return wire.chunk(data)
 
     def slot_context(self, facts: Mapping[str, Any]) -> int | None:
         return (facts.get("/server_info") or {}).get("context_length")

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeVar
+
+from msgspec import Struct
+from msgspec.json import Decoder
 
 from backends.base import Call, Chunk, Request, RequestSpeculation, error_text
 
 MASKED = -1e9
 """Added to a logit that must not win: JSON has no infinity."""
 
-ACCEPTED_KEYS = ("spec_num_correct_drafts", "spec_accepted_drafts", "spec_accept_token_num")
-DRAFTED_KEYS = ("spec_num_proposed_drafts", "spec_draft_token_num")
-HISTOGRAM_KEYS = ("spec_correct_drafts_histogram", "spec_accept_histogram")
+T = TypeVar("T")
 
 
 def call(request: Request, model: str) -> Call:
@@ -42,43 +42,76 @@ def call(request: Request, model: str) -> Call:
     return Call("/generate", body)
 
 
-def chunk(event: Mapping[str, Any]) -> Chunk:
-    if "error" in event:
-        return Chunk(error=error_text(event["error"]))
-    meta = event.get("meta_info") or {}
-    ids = event.get("output_ids", [])
-    if not isinstance(ids, list):
-        raise ValueError(f"output_ids is a {type(ids).__name__}, not a list")
-    reason = meta.get("finish_reason")
-    finish = reason.get("type") if isinstance(reason, dict) else reason
+class Finish(Struct, gc=False):
+    type: str | None = None
+    message: str | None = None
+
+
+class Top(Struct, gc=False, array_like=True):
+    logprob: float
+    token: int
+
+
+class Meta(Struct, gc=False):
+    """The record of speculation has the names that SGLang gave it over its versions."""
+
+    finish_reason: Finish | str | None = None
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    output_top_logprobs: list[list[Top] | None] | None = None
+    spec_verify_ct: int | None = None
+    spec_num_proposed_drafts: int | None = None
+    spec_draft_token_num: int | None = None
+    spec_num_correct_drafts: int | None = None
+    spec_accepted_drafts: int | None = None
+    spec_accept_token_num: int | None = None
+    spec_correct_drafts_histogram: tuple[int, ...] | None = None
+    spec_accept_histogram: tuple[int, ...] | None = None
+
+
+class Event(Struct, gc=False):
+    output_ids: tuple[int, ...] = ()
+    meta_info: Meta | None = None
+    error: Any = None
+
+
+NO_META = Meta()
+_event = Decoder(Event).decode
+
+
+def chunk(data: bytes) -> Chunk:
+    event = _event(data)
+    if event.error is not None:
+        return Chunk(error=error_text(event.error))
+    meta = event.meta_info or NO_META
+    reason, top = meta.finish_reason, meta.output_top_logprobs
+    finish = reason.type if isinstance(reason, Finish) else reason
     if finish == "abort":
-        told = reason.get("message") if isinstance(reason, dict) else None
+        told = reason.message if isinstance(reason, Finish) else None
         return Chunk(error=f"aborted by the server: {told or 'no reason given'}")
-    top = meta.get("output_top_logprobs")
     return Chunk(
-        tuple(ids),
+        event.output_ids,
         finish,
-        meta.get("prompt_tokens"),
-        meta.get("completion_tokens"),
+        meta.prompt_tokens,
+        meta.completion_tokens,
         _request_speculation(meta) if finish else None,
         None,
-        tuple((token, logprob) for logprob, token, *_ in top[0] or ()) if top else (),
+        tuple((one.token, one.logprob) for one in top[0] or ()) if top else (),
     )
 
 
-def _request_speculation(meta: Mapping[str, Any]) -> RequestSpeculation | None:
-    """Reads `meta_info` under the key names SGLang has used over its versions."""
-
-    def first(keys: tuple[str, ...]) -> Any:
-        return next((meta[key] for key in keys if meta.get(key) is not None), None)
-
-    steps = meta.get("spec_verify_ct")
-    if steps is None:
+def _request_speculation(meta: Meta) -> RequestSpeculation | None:
+    if meta.spec_verify_ct is None:
         return None
-    histogram = first(HISTOGRAM_KEYS)
     return RequestSpeculation(
-        steps=steps,
-        drafted=first(DRAFTED_KEYS),
-        accepted=first(ACCEPTED_KEYS),
-        histogram=tuple(histogram) if histogram else None,
+        steps=meta.spec_verify_ct,
+        drafted=_first(meta.spec_num_proposed_drafts, meta.spec_draft_token_num),
+        accepted=_first(
+            meta.spec_num_correct_drafts, meta.spec_accepted_drafts, meta.spec_accept_token_num
+        ),
+        histogram=_first(meta.spec_correct_drafts_histogram, meta.spec_accept_histogram) or None,
     )
+
+
+def _first(*told: T | None) -> T | None:
+    return next((one for one in told if one is not None), None)

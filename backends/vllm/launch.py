@@ -211,8 +211,8 @@ class Vllm:
     def call(self, request: Request, model: str) -> Call:
         return wire.call(request, model)
 
-    def chunk(self, event: Mapping[str, Any]) -> Chunk:
-        return wire.chunk(event)
+    def chunk(self, data: bytes) -> Chunk:
+        return wire.chunk(data)
 
     def slot_context(self, facts: Mapping[str, Any]) -> int | None:
         models = (facts.get("/v1/models") or {}).get("data") or []

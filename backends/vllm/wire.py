@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
+
+from msgspec import Struct
+from msgspec.json import Decoder
 
 from backends.base import Call, Chunk, Request, RequestSpeculation, error_text
 
@@ -36,47 +38,75 @@ def call(request: Request, model: str) -> Call:
     return Call("/v1/completions", body)
 
 
-def chunk(event: Mapping[str, Any]) -> Chunk:
-    if "error" in event:
-        return Chunk(error=error_text(event["error"]))
-    tokens: tuple[int, ...] = ()
-    finish = logprobs = None
-    if choices := event.get("choices"):
-        choice = choices[0]
-        ids = choice.get("token_ids")
-        if ids is not None and not isinstance(ids, list):
-            raise ValueError(f"choices[0].token_ids is a {type(ids).__name__}, not a list")
-        tokens = tuple(ids) if ids else ()
-        finish, logprobs = choice.get("finish_reason"), choice.get("logprobs")
-    usage, metrics = event.get("usage") or {}, event.get("metrics")
+class Logprobs(Struct, gc=False):
+    top_logprobs: list[dict[str, float] | None] | None = None
+    """Keys are `token_id:7`, as asked for with return_tokens_as_token_ids."""
+
+
+class Choice(Struct, gc=False):
+    token_ids: tuple[int, ...] | None = None
+    finish_reason: str | None = None
+    logprobs: Logprobs | None = None
+
+
+class Usage(Struct, gc=False):
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+
+
+class Drafting(Struct, gc=False):
+    num_spec_steps: int | None = None
+    num_draft_tokens: int | None = None
+    acceptance_histogram: tuple[int, ...] | None = None
+
+
+class Metrics(Struct, gc=False):
+    speculative_decoding: Drafting | None = None
+
+
+class Event(Struct, gc=False):
+    choices: tuple[Choice, ...] | None = None
+    usage: Usage | None = None
+    metrics: Metrics | None = None
+    error: Any = None
+
+
+NO_CHOICE = Choice()
+_event = Decoder(Event).decode
+
+
+def chunk(data: bytes) -> Chunk:
+    event = _event(data)
+    if event.error is not None:
+        return Chunk(error=error_text(event.error))
+    choice = event.choices[0] if event.choices else NO_CHOICE
+    usage, metrics, logprobs = event.usage, event.metrics, choice.logprobs
     return Chunk(
-        tokens,
-        finish,
-        usage.get("prompt_tokens"),
-        usage.get("completion_tokens"),
-        _request_speculation(metrics) if metrics else None,
+        choice.token_ids or (),
+        choice.finish_reason,
+        usage.prompt_tokens if usage else None,
+        usage.completion_tokens if usage else None,
+        _request_speculation(metrics.speculative_decoding) if metrics else None,
         None,
         _top(logprobs) if logprobs else (),
     )
 
 
-def _top(logprobs: Any) -> tuple[tuple[int, float], ...]:
-    """Keys are `token_id:7`, as asked for with return_tokens_as_token_ids."""
-    if not isinstance(logprobs, dict):
-        return ()
-    rows = logprobs.get("top_logprobs")
-    first = rows[0] if rows else {}
-    return tuple((int(key.removeprefix("token_id:")), value) for key, value in first.items())
+def _top(logprobs: Logprobs) -> tuple[tuple[int, float], ...]:
+    rows = logprobs.top_logprobs
+    first = rows[0] if rows else None
+    return tuple(
+        (int(key.removeprefix("token_id:")), value) for key, value in (first or {}).items()
+    )
 
 
-def _request_speculation(metrics: Any) -> RequestSpeculation | None:
-    told = metrics.get("speculative_decoding") if isinstance(metrics, dict) else None
-    if not isinstance(told, dict):
+def _request_speculation(told: Drafting | None) -> RequestSpeculation | None:
+    if told is None:
         return None
-    histogram = told.get("acceptance_histogram")
+    histogram = told.acceptance_histogram or None
     return RequestSpeculation(
-        steps=told.get("num_spec_steps"),
-        drafted=told.get("num_draft_tokens"),
+        steps=told.num_spec_steps,
+        drafted=told.num_draft_tokens,
         accepted=sum(j * n for j, n in enumerate(histogram)) if histogram else None,
-        histogram=tuple(histogram) if histogram else None,
+        histogram=histogram,
     )

@@ -7,7 +7,6 @@ with the target's own probabilities.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -153,14 +152,14 @@ def _likeliest(
         if answer.status_code != httpx.codes.OK:
             return f"HTTP {answer.status_code}: {answer.text[:200]}"
         for _, data in events([(0, answer.content)]):
-            chunk = backend.chunk(json.loads(data))
+            chunk = backend.chunk(data)
             if chunk.error is not None:
                 return chunk.error
             if chunk.top:
                 return dict(chunk.top)
     except httpx.HTTPError as error:
         return f"no answer: {error or type(error).__name__}"
-    except (ValueError, TypeError, LookupError, AttributeError) as error:
+    except (ValueError, RecursionError) as error:
         return f"answer not understood: {error}"
     return "the server tells no probabilities"
 

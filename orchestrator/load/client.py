@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from typing import Any, ParamSpec, TypeVar
 
 import httpx
-import orjson
+from msgspec import json
 
 from backends.base import Call, Request
 from backends.protocol import Backend
@@ -116,7 +116,7 @@ async def _send(
         async with asyncio.timeout(timeout_s):
             response = await client.post(
                 call.path,
-                content=orjson.dumps(call.body),
+                content=json.encode(call.body),
                 headers={"Content-Type": "application/json"},
                 extensions={EXTENSION: recording.stamps},
             )

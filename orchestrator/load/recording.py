@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-import orjson
+from msgspec import json
 
 from backends.base import Request, RequestSpeculation
 from backends.protocol import Backend
@@ -49,14 +49,12 @@ def to_sample(
     completion_tokens: int | None = None
     problem: str | None = None
     count = 0
+    read = backend.chunk
     refused = recording.status not in (None, 200)
     for at, data in () if refused else events(recording.stamps.body):
         try:
-            event = orjson.loads(data)
-            if not isinstance(event, dict):
-                raise ValueError("not an object")
-            chunk = backend.chunk(event)
-        except (ValueError, TypeError, LookupError, AttributeError) as error:
+            chunk = read(data)
+        except (ValueError, RecursionError) as error:
             problem = f"event not understood ({error}): {data[:120].decode(errors='replace')}"
             break
         if chunk.error is not None:
@@ -109,10 +107,10 @@ def _refusal(recording: Recording) -> str:
     """`HTTP 400: what the server says`."""
     text = b"".join(part for _, part in recording.stamps.body).decode(errors="replace")
     try:
-        answer = orjson.loads(text)
+        answer = json.decode(text)
         error = answer.get("error", answer)
         text = str(error["message"] if isinstance(error, dict) else error)
-    except (ValueError, AttributeError, KeyError):
+    except (ValueError, AttributeError, KeyError, RecursionError):
         pass
     return f"HTTP {recording.status}: {text or 'no text'}"
 

@@ -15,7 +15,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-import orjson
+from msgspec import json
 
 from backends.base import RequestSpeculation
 from backends.errors import InputError
@@ -68,7 +68,7 @@ class Sample:
 
     def to_json(self) -> str:
         """One line, without the newline."""
-        return orjson.dumps({name: getattr(self, name) for name in _names()}).decode()
+        return json.encode({name: getattr(self, name) for name in _names()}).decode()
 
     @classmethod
     def from_json(cls, line: str | bytes) -> Sample:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec import json
 
 from backends import BACKENDS
 from backends.base import Request, Sampling
@@ -56,6 +57,6 @@ def test_they_are_asked_for_only_when_wanted(name: str) -> None:
 
 @pytest.mark.parametrize("name", sorted(BACKENDS))
 def test_they_are_read_with_their_ids(name: str) -> None:
-    chunk = BACKENDS[name].chunk(EVENTS[name])
+    chunk = BACKENDS[name].chunk(json.encode(EVENTS[name]))
     assert chunk.token_ids == (310,)
     assert chunk.top == ((310, -0.1), (451, -2.5))

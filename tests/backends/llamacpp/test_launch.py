@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec import json
 
 from backends import BACKENDS
 from backends.base import PORT, Chunk, RequestSpeculation
@@ -83,7 +84,7 @@ def test_the_last_event_tells_about_drafting() -> None:
         "tokens_evaluated": 3,
         "timings": {"draft_n": 150, "draft_n_accepted": 21},
     }
-    assert LLAMA.chunk(event) == Chunk(
+    assert LLAMA.chunk(json.encode(event)) == Chunk(
         finish="length",
         prompt_tokens=3,
         completion_tokens=32,
@@ -99,23 +100,23 @@ def test_steps_are_unknown_where_a_reply_ended_by_itself() -> None:
         "tokens_predicted": 32,
         "timings": {"draft_n": 150, "draft_n_accepted": 21},
     }
-    told = LLAMA.chunk(event).speculation
+    told = LLAMA.chunk(json.encode(event)).speculation
     assert told == RequestSpeculation(steps=None, drafted=150, accepted=21)
 
 
 def test_nothing_drafted_is_unknown_not_zero() -> None:
     event = {"stop": True, "stop_type": "limit", "tokens_predicted": 2, "timings": {}}
-    assert LLAMA.chunk(event).speculation is None
+    assert LLAMA.chunk(json.encode(event)).speculation is None
 
 
 def test_an_error_event_is_its_message() -> None:
     event = {"error": {"code": 500, "message": "no", "type": "server_error"}}
-    assert LLAMA.chunk(event).error == "no"
+    assert LLAMA.chunk(json.encode(event)).error == "no"
 
 
 def test_tokens_of_the_wrong_shape_are_an_error() -> None:
-    with pytest.raises(ValueError, match="not a list"):
-        LLAMA.chunk({"tokens": "abc"})
+    with pytest.raises(ValueError, match=r"Expected `array.*token"):
+        LLAMA.chunk(json.encode({"tokens": "abc"}))
 
 
 def test_the_port_is_left_open() -> None:

@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import Any, Literal
 
 import pytest
+from msgspec import json
 
 from backends.base import Drafter, Request, RequestSpeculation, Sampling, ServeSpec, Weights
 from backends.sglang.launch import SGLANG
@@ -86,12 +87,14 @@ def test_every_sampler_setting_is_explicit() -> None:
 def test_reads_the_record_under_every_name_it_had(names: tuple[str, str, str]) -> None:
     accepted, drafted_, histogram = names
     meta = {"finish_reason": {"type": "length"}, "spec_verify_ct": 3, accepted: 4, drafted_: 45}
-    chunk = SGLANG.chunk({"output_ids": [5], "meta_info": {**meta, histogram: [1, 0, 2]}})
+    chunk = SGLANG.chunk(
+        json.encode({"output_ids": [5], "meta_info": {**meta, histogram: [1, 0, 2]}})
+    )
     assert chunk.finish == "length"
     assert chunk.speculation == RequestSpeculation(3, 45, 4, (1, 0, 2))
 
 
 def test_an_aborted_request_is_an_error() -> None:
     reason = {"type": "abort", "message": "Input is too long"}
-    chunk = SGLANG.chunk({"output_ids": [], "meta_info": {"finish_reason": reason}})
+    chunk = SGLANG.chunk(json.encode({"output_ids": [], "meta_info": {"finish_reason": reason}}))
     assert chunk.error == "aborted by the server: Input is too long"
