@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 UNKNOWN = "—"
@@ -20,7 +20,7 @@ WORDS = {
 WHOSE = {"a": "the first", "b": "the second", "ab": "both"}
 
 
-def refusal(row: Mapping[str, Any]) -> str:
+def refusal(row: Mapping[str, Any], *, values: bool = True) -> str:
     """Why a pair was refused: what is wrong with an arm, what differs, and what is not known."""
     differences = row["certificate"]["differences"]
     invalid = [str(d["a"]) for d in differences if d["field"] == "validity"]
@@ -33,13 +33,40 @@ def refusal(row: Mapping[str, Any]) -> str:
         if sides:
             unknown.setdefault(WHOSE["".join(sides)], []).append(condition(one["field"]))
         else:
-            unlike.append(f"{condition(one['field'])} ({_unlike(one)})")
+            shown = f" ({_unlike(one)})" if values else ""
+            unlike.append(f"{condition(one['field'])}{shown}")
     parts = [
         *invalid,
         *([f"they differ in {', '.join(unlike)}"] if unlike else []),
         *(f"unknown of {whose}: {', '.join(fields)}" for whose, fields in unknown.items()),
     ]
     return "; ".join(parts) if parts else str(row["reason"])
+
+
+def refusals(rows: Iterable[Mapping[str, Any]], names: Mapping[str, str]) -> Iterator[str]:
+    """Each reason once, with all pairs that it refuses and, where not in all phases, in which.
+
+    Arms mostly differ in every phase alike, so a line for each pair and phase says little.
+    """
+    rows = list(rows)
+    pairs: dict[tuple[str, str], dict[str, str]] = {}
+    for row in rows:
+        if row["verdict"] == "refused":
+            pair = " against ".join(names.get(row[side], row[side]) for side in ("a", "b"))
+            pairs.setdefault((refusal(row, values=False), pair), {})[_place(row)] = refusal(row)
+    told: dict[tuple[str, tuple[str, ...]], dict[str, set[str]]] = {}
+    for (kind, pair), found in pairs.items():
+        told.setdefault((kind, tuple(found)), {})[pair] = set(found.values())
+    phases = len({_place(row) for row in rows})
+    for (kind, places), whys in told.items():
+        where = f" in {' and '.join(places)}" if len(places) < phases else ""
+        reasons = set().union(*whys.values())
+        why = reasons.pop() if len(reasons) == 1 else kind
+        yield f"Refused{where}, {why}: {'; '.join(whys)}."
+
+
+def _place(row: Mapping[str, Any]) -> str:
+    return f"{row['mode']}, {row['concurrency']} at a time"
 
 
 def _unlike(difference: Mapping[str, Any]) -> str:

@@ -9,6 +9,8 @@ from orchestrator.report import conditions, words
 
 MOST = 6
 """Sentences of verdicts; with more phases and engines only the best of each phase is told."""
+MOST_SWEPT = 12
+"""Sentences of drafters over several concurrencies; with more the best of each phase is told."""
 FEW = 2
 """Refusals told in full."""
 
@@ -16,8 +18,42 @@ Row = Mapping[str, Any]
 
 
 def headlines(result: Mapping[str, Any]) -> Iterator[str]:
-    """The best drafter of each engine against none; then what was refused and what is missing."""
+    """What each drafter gains; then what was refused and what is missing."""
     names = words.arm_names(result)
+    swept = list(_swept(result, names))
+    yield from swept if 0 < len(swept) <= MOST_SWEPT else _best(result, names)
+    if not result["comparisons"]:
+        yield "Nothing was compared: a comparison needs two arms that were measured."
+    yield from _refusals(result, names)
+    if not result["complete"]:
+        yield "This run is incomplete: it ended before every arm was measured."
+
+
+def _swept(result: Mapping[str, Any], names: Mapping[str, str]) -> Iterator[str]:
+    """Each drafter over several concurrencies: with many requests drafting may cost speed."""
+    phases = sorted(words.phases(result), key=lambda phase: phase[1])
+    if len({concurrency for _, concurrency in phases}) == 1:
+        return
+    for mode in dict.fromkeys(mode for mode, _ in words.phases(result)):
+        pairs: dict[tuple[str, str], list[Row]] = {}
+        for phase in phases:
+            for row in _drafted(result, phase) if phase[0] == mode else ():
+                pairs.setdefault((row["a"], row["b"]), []).append(row)
+        for (a, b), rows in pairs.items():
+            first, *more = rows
+            told = [_at(first, " at a time", "95 % interval "), *map(_at, more)]
+            bridge = f" This is {first['reason']}." if first["reason"] else ""
+            yield f"{mode}: {names[a]} against {names[b]}: {'; '.join(told)}.{bridge}"
+
+
+def _at(row: Row, unit: str = "", interval: str = "") -> str:
+    low, high = map(words.ratio, row["interval"])
+    place = f"{row['verdict']} at {row['concurrency']}{unit}"
+    return f"{place}, {words.ratio(row['ratio'])}x ({interval}{low} to {high})"
+
+
+def _best(result: Mapping[str, Any], names: Mapping[str, str]) -> Iterator[str]:
+    """The best drafter of each engine against none, phase by phase."""
     groups = [
         (phase, group) for phase in words.phases(result) for group in _by_engine(result, phase)
     ]
@@ -31,11 +67,6 @@ def headlines(result: Mapping[str, Any]) -> Iterator[str]:
         if len(rows) > 1:
             told = f"{told.removesuffix('.')}; the best of {len(rows)}."
         yield f"{mode}, {concurrency} at a time: {told}" if several else told
-    if not result["comparisons"]:
-        yield "Nothing was compared: a comparison needs two arms that were measured."
-    yield from _refusals(result, names)
-    if not result["complete"]:
-        yield "This run is incomplete: it ended before every arm was measured."
 
 
 def _drafted(result: Mapping[str, Any], phase: tuple[str, int]) -> list[Row]:

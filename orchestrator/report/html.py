@@ -85,9 +85,7 @@ def _phase(facts: RunFacts, phase: Phase, drawn: list[Chart]) -> dict[str, Any]:
         "id": f"{words.phases(result).index(phase)}",
         "name": f"{phase[0]}, {phase[1]} at a time",
         "title": words.phase_title(result, *phase),
-        "verdicts": [
-            (row["verdict"], words.sentence(row, names)) for row in words.in_order(result, phase)
-        ],
+        "verdicts": list(words.verdicts(result, phase, names)),
         "most_pairs": MOST_PAIRS,
         "more_pairs": max(0, len(accepted(result, phase)) - MOST_PAIRS),
         "arms": tables.arms(result, phase),

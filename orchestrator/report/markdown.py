@@ -35,7 +35,7 @@ def render(facts: RunFacts) -> str:
     if troubles:
         blocks += ["**To be read with care**", _list(troubles)]
     for phase in words.phases(result):
-        said = [words.sentence(row, names) for row in words.in_order(result, phase)]
+        said = [sentence for _, sentence in words.verdicts(result, phase, names)]
         blocks += [
             f"## {markdown(words.phase_title(result, *phase))}",
             _list(said[:MOST_PAIRS]),

@@ -49,13 +49,13 @@ def brief(result: Mapping[str, Any], phase: Phase) -> Iterator[str]:
         memory = _rate(result["bandwidth"]["bytes_per_s"])
         yield f"Weights are read at this share of memory's {memory}: {told}."
     found = [
-        f"{arm['id']} {mode['metrics']['energy_j_per_token']['value']:.2f} J/token "
+        f"{arm['id']} {mode['metrics']['energy_j_per_token']['value']:.2f} J "
         f"at {mode['metrics']['power_w']['value']:.0f} W"
         for arm, mode in _measured(result, phase)
         if mode["metrics"].get("energy_j_per_token", {}).get("value") is not None
     ]
     if found:
-        yield f"Energy: {', '.join(found)}."
+        yield f"Energy for each output token, prompts included, whole GPU: {', '.join(found)}."
 
 
 def startup(result: Mapping[str, Any]) -> Iterator[str]:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from orchestrator.report import audit, bridge, roofline, safe, verification, words
-from orchestrator.report.conditions import UNKNOWN, refusal
+from orchestrator.report.conditions import UNKNOWN, refusals
 from orchestrator.report.headline import headlines
 from orchestrator.report.labels import labels
 
@@ -19,7 +19,11 @@ REST = 0.01
 """From here on the two factors leave something of a ratio open, which is told."""
 FEW = 3
 """Doubts told one by one."""
-UNIT = re.compile(r"(?<=\d) (?=%|(?:m?s|W|[GT]B/s|J/token|nats)\b)")
+FACTORS = (
+    "Factors of a ratio: tau, tokens that a step gives; step time, the second arm's step over the "
+    "first's; rest, mostly drafts accepted beyond a reply's end."
+)
+UNIT = re.compile(r"(?<=\d) (?=%|(?:m?s|W|[GT]B/s|J|nats)\b)")
 COLUMNS = (
     ("decode_tok_s", "decode", "tok/s", 1),
     ("output_tok_s", "output", "tok/s", 1),
@@ -34,11 +38,15 @@ def render(result: Mapping[str, Any]) -> str:
     """Tables per mode and concurrency, then verdicts, audit, and what went wrong."""
     result = safe.inert(result)
     blocks = ["\n".join(_head(result))]
+    explained = False
     for mode, concurrency in words.phases(result):
         blocks.append("\n".join(_table(result, mode, concurrency)))
         verdicts = list(_verdicts(result, mode, concurrency))
         if verdicts:
             verdicts += hang(words.floor_sentence(result, (mode, concurrency)))
+            if not explained and any(" tau" in line for line in verdicts):
+                verdicts += hang(FACTORS)
+                explained = True
         for split in bridge.sentences(result, (mode, concurrency)):
             verdicts += hang(split)
         for cost in verification.sentences(result, (mode, concurrency)):
@@ -48,7 +56,10 @@ def render(result: Mapping[str, Any]) -> str:
         if verdicts:
             blocks.append("\n".join(verdicts))
     started = [part for line in roofline.startup(result) for part in hang(line)]
+    refused = [part for line in refusals(result["comparisons"], {}) for part in hang(line)]
     notes = [*_failures(result), *_doubts(result), *_audit(result), *_drift(result), *started]
+    if refused:
+        blocks.append("\n".join(refused))
     if notes:
         blocks.append("\n".join(notes))
     answer = [line for told in headlines(result) for line in hang(told, "    ", first="  ")]
@@ -94,16 +105,14 @@ def _table(result: Mapping[str, Any], mode: str, concurrency: int) -> Iterator[s
         for name, _, _, digits in COLUMNS:
             value = found["metrics"][name]["value"]
             row += f"{UNKNOWN if value is None else format(value, f'.{digits}f'):>9}"
-        yield row + ("  !" if found["problems"] else "")
+        yield row + ("  !" if found["problems"] else "  ?" if found["warnings"] else "")
 
 
 def _verdicts(result: Mapping[str, Any], mode: str, concurrency: int) -> Iterator[str]:
     rows = words.in_order(result, (mode, concurrency))
+    rows = [row for row in rows if row["verdict"] != "refused"]
     for row in rows[:MOST]:
         pair = f"{row['a']} against {row['b']}: "
-        if row["verdict"] == "refused":
-            yield from hang(f"{pair}refused, {refusal(row)}")
-            continue
         low, high = row["interval"]
         span = f"95 % interval {words.ratio(low)} to {words.ratio(high)}"
         text = f"{pair}{words.ratio(row['ratio'])}x, {row['verdict']} ({span})"
@@ -145,7 +154,7 @@ def _doubts(result: Mapping[str, Any]) -> Iterator[str]:
             f"the first: {found[0]}"
         ]
     for doubt in found:
-        yield from hang(doubt)
+        yield from hang(f"? {doubt}")
 
 
 def _audit(result: Mapping[str, Any]) -> Iterator[str]:
@@ -154,12 +163,16 @@ def _audit(result: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _drift(result: Mapping[str, Any]) -> Iterator[str]:
+    found = []
     for row in result["drift"]:
         low, high = row["interval"]
-        yield from hang(
-            f"Drift: {row['arm']}, {row['mode']}, {row['concurrency']} at a time, last over first "
-            f"turn {row['ratio']:.3f} ({low:.3f} to {high:.3f})"
+        found.append(
+            f"{row['mode']}, {row['concurrency']} at a time {row['ratio']:.3f} "
+            f"({low:.3f} to {high:.3f})"
         )
+    if found:
+        arm = result["drift"][0]["arm"]
+        yield from hang(f"Drift of {arm}, last turn over first: {'; '.join(found)}.")
 
 
 def hang(text: str, indent: str = "  ", *, first: str = "") -> list[str]:

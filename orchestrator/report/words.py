@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from backends import BACKENDS
 from orchestrator.report.conditions import UNKNOWN as UNKNOWN
-from orchestrator.report.conditions import refusal
+from orchestrator.report.conditions import refusal, refusals
 from orchestrator.report.labels import labels
 
 ENGINES = {name: backend.title for name, backend in BACKENDS.items()}
@@ -33,6 +34,9 @@ METRICS = (
     ("target_time_ms", "of which the rest", 2),
 )
 """(name in result.json, label, decimals)."""
+SIMULATED = re.compile(r"simulated, length (\S+)")
+"""Acceptance that an engine was given: a part of what an arm is, and no merit of its drafter."""
+NUMBER = re.compile(r"\d+(?:\.\d+)?")
 
 
 def number(value: float | None, decimals: int) -> str:
@@ -66,7 +70,11 @@ def arm_names(result: Mapping[str, Any]) -> dict[str, str]:
 def _arm_words(arm: Mapping[str, Any]) -> str:
     engine = ENGINES.get(arm["backend"], arm["backend"])
     drafter = arm["speculation"]
-    return f"plain {engine}" if drafter == "none" else f"{engine} with {DRAFTERS[drafter]}"
+    if drafter == "none":
+        return f"plain {engine}"
+    drawn = SIMULATED.match(arm["acceptance"])
+    given = f" at simulated tau {drawn[1]}" if drawn else ""
+    return f"{engine} with {DRAFTERS[drafter]}{given}"
 
 
 def phases(result: Mapping[str, Any]) -> list[tuple[str, int]]:
@@ -130,6 +138,18 @@ def sentence(row: Mapping[str, Any], names: Mapping[str, str]) -> str:
     return f"{a} is {ratio(row['ratio'])}x as fast as {b} here, {row['verdict']}, {span}.{bridge}"
 
 
+def verdicts(
+    result: Mapping[str, Any], phase: tuple[str, int], names: Mapping[str, str]
+) -> Iterator[tuple[str, str]]:
+    """(verdict, sentence) of each pair with a ratio, then of each reason why others have none."""
+    rows = in_order(result, phase)
+    for row in rows:
+        if row["verdict"] != "refused":
+            yield row["verdict"], sentence(row, names)
+    for told in refusals(rows, names):
+        yield "refused", told
+
+
 def floor(result: Mapping[str, Any], mode: str, concurrency: int) -> float:
     """The relative change that counts as no difference in this phase; 0 where unknown."""
     return max(
@@ -148,19 +168,43 @@ def troubles(result: Mapping[str, Any]) -> Iterator[str]:
     for arm in result["arms"]:
         if arm["status"] != "ok":
             yield f"{arm['id']} {arm['status']}: {arm['reason']}"
-        yield from _noted(arm, "problems")
+        for mode in arm["modes"]:
+            for problem in mode["problems"]:
+                yield f"{arm['id']}, {mode['mode']}, {mode['concurrency']} at a time: {problem}"
 
 
 def doubts(result: Mapping[str, Any]) -> Iterator[str]:
-    """What may have disturbed a phase."""
+    """What may have disturbed an arm: the worst of its phases, and the drift that answers it."""
     for arm in result["arms"]:
-        yield from _noted(arm, "warnings")
+        alike: dict[str, dict[tuple[str, int], str]] = {}
+        for mode in arm["modes"]:
+            for text in mode["warnings"]:
+                phase = (mode["mode"], mode["concurrency"])
+                alike.setdefault(NUMBER.sub("", text), {})[phase] = text
+        for found in alike.values():
+            name, concurrency = max(found, key=lambda phase: _numbers(found[phase]))
+            also = f" (likewise in {len(found) - 1} more)" if len(found) > 1 else ""
+            yield (
+                f"{arm['id']}, {name}, {concurrency} at a time{also}: "
+                f"{found[name, concurrency]}{_repeated(result, arm['id'], found)}"
+            )
 
 
-def _noted(arm: Mapping[str, Any], kind: str) -> Iterator[str]:
-    for mode in arm["modes"]:
-        for text in mode[kind]:
-            yield f"{arm['id']}, {mode['mode']}, {mode['concurrency']} at a time: {text}"
+def _numbers(text: str) -> list[float]:
+    return [float(number) for number in NUMBER.findall(text)]
+
+
+def _repeated(result: Mapping[str, Any], arm: str, phases: Collection[tuple[str, int]]) -> str:
+    """How an arm decoded when it ran again; empty where it did not."""
+    found = [
+        row["ratio"]
+        for row in result["drift"]
+        if row["arm"] == arm and (row["mode"], row["concurrency"]) in phases
+    ]
+    if not found:
+        return ""
+    least, most = f"{min(found):.3f}", f"{max(found):.3f}"
+    return f"; run again, it decoded at {least if least == most else f'{least} to {most}'}x this"
 
 
 def drift_sentences(result: Mapping[str, Any], phase: tuple[str, int]) -> Iterator[str]:

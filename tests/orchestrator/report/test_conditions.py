@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from orchestrator.report.conditions import held, refusal, show
+from orchestrator.report.conditions import held, refusal, refusals, show
 
 
 def row(*differences: tuple[str, Any, Any]) -> dict[str, Any]:
@@ -51,6 +51,29 @@ def test_without_a_difference_there_is_the_reason() -> None:
     assert refusal(row(("validity", "a: not all requests succeeded", ""))) == (
         "a: not all requests succeeded"
     )
+
+
+def test_pairs_that_are_refused_alike_are_told_together() -> None:
+    def pair(a: str, b: str, concurrency: int, *differences: tuple[str, str, str]) -> Any:
+        refused = "refused" if differences else "faster"
+        place = {"a": a, "b": b, "mode": "greedy", "concurrency": concurrency}
+        return row(*differences) | place | {"verdict": refused}
+
+    given = [
+        one
+        for many in (1, 8)
+        for one in (
+            pair("x", "y", many, ("acceptance", "length 2", "length 4")),
+            pair("x", "z", many, ("acceptance", "length 2", "length 6")),
+            pair("y", "plain", many),
+        )
+    ]
+    given.append(pair("z", "plain", 8, ("graph_mode", "none", "graphs")))
+    assert list(refusals(given, {"y": "why"})) == [
+        "Refused, they differ in acceptance: x against why; x against z.",
+        "Refused in greedy, 8 at a time, they differ in graph mode (none / graphs): "
+        "z against plain.",
+    ]
 
 
 def test_a_hash_is_cut_unless_wanted_whole() -> None:

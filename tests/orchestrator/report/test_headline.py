@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from orchestrator.report.headline import MOST, headlines
 from orchestrator.report.words import arm_names, change
@@ -29,6 +30,28 @@ def test_many_phases_get_a_sentence_each(tmp_path: Path) -> None:
     for number, line in enumerate(told[:MOST]):
         assert line.startswith(f"m{number}, 1 at a time: llama.cpp with DSpark is 1.")
         assert line.endswith("; the best of 2.")
+
+
+def test_each_drafter_is_told_over_all_concurrencies(tmp_path: Path) -> None:
+    result = _at_1_and_8(build(write_run(tmp_path / "run", (PLAIN, DFLASH, DSPARK))))
+    slow = next(row for row in result["comparisons"] if row["concurrency"] == 8)
+    slow |= {"verdict": "slower", "ratio": 0.71, "interval": [0.69, 0.74]}
+    result["arms"][1]["acceptance"] = "simulated, length 2.47 by rates 0.73 0.4"
+    first, second = headlines(result)
+    assert first.startswith(
+        "greedy: llama.cpp with DFlash at simulated tau 2.47 against plain llama.cpp: faster at 1 "
+        "at a time, 1."
+    )
+    assert first.endswith("; slower at 8, 0.71x (0.69 to 0.74).")
+    assert second.startswith("greedy: llama.cpp with DSpark against plain llama.cpp: faster at 1 ")
+
+
+def _at_1_and_8(result: dict[str, Any]) -> dict[str, Any]:
+    """The second mode as the first one again, with eight requests at a time."""
+    modes = [mode for arm in result["arms"] for mode in arm["modes"]]
+    for row in (*modes, *result["comparisons"]):
+        row |= {"mode": "greedy", "concurrency": 1 if row["mode"] == "greedy" else 8}
+    return result
 
 
 def test_a_refusal_says_in_which_phase(tmp_path: Path) -> None:
@@ -68,6 +91,7 @@ def test_arms_are_told_apart_by_k_or_else_by_their_ids() -> None:
             "backend": "vllm",
             "speculation": drafters.get(name, "dflash"),
             "draft_tokens": k,
+            "acceptance": "real",
         }
         for name, k in ids.items()
     ]

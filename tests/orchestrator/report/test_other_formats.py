@@ -129,10 +129,27 @@ def test_the_terminal_of_many_arms_stays_short(tmp_path: Path) -> None:
 def test_the_terminal_says_what_disturbed(run: RunDirectory, count: int, told: int) -> None:
     result = build(run)
     warnings = result["arms"][0]["modes"][0]["warnings"]
-    warnings[:] = [f"other processes kept {number} threads busy" for number in range(count)]
+    warnings[:] = [f"{'abcd'[number]} kept threads busy" for number in range(count)]
     text = " ".join(terminal.render(result).split())
     assert text.count("threads busy") == told
     assert (f"{count} signs that something else disturbed" in text) == (told < count)
+
+
+def test_what_disturbed_all_phases_is_told_once_beside_the_drift(run: RunDirectory) -> None:
+    result = build(run)
+    arm = result["arms"][0]
+    for mode, busy in zip(arm["modes"], ("4.4", "15.7"), strict=True):
+        mode["warnings"].append(f"other processes kept {busy} of 16 threads busy")
+    for row in result["drift"]:
+        row["ratio"] = 0.999
+    text = terminal.render(result)
+    assert (
+        f"? {arm['id']}, temperature, 1 at a time (likewise in 1 more): other processes kept 15.7 "
+        "of 16 threads busy; run again, it decoded at 0.999x this" in " ".join(text.split())
+    )
+    assert [line[-3:] for line in text.splitlines() if line.startswith(f"{arm['id']} ")] == [
+        "  ?"
+    ] * 2
 
 
 def test_rows_of_every_request(run: RunDirectory) -> None:
