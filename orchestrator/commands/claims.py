@@ -67,6 +67,7 @@ def check(
     from orchestrator.published.claim_check import check as check_one
     from orchestrator.published.claim_check import check_json
     from orchestrator.published.claims import load_claims
+    from orchestrator.report.labels import DUMMY, labels
     from orchestrator.result.build import build
     from orchestrator.rundir import RunDirectory
 
@@ -79,7 +80,8 @@ def check(
     for one in found:
         _print_check(one)
     comparable = sum(one.comparable for one in found)
-    print(f"{comparable} of {len(checks)} claims can be compared with this run.")
+    why = f" {DUMMY}" if DUMMY in labels(result) else ""
+    _wrapped(f"{comparable} of {len(checks)} claims can be compared with this run.{why}", "")
 
 
 @app.command()

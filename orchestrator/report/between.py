@@ -19,6 +19,7 @@ from orchestrator.measuring.metrics import METRICS, Phase
 from orchestrator.report import safe, tables, words
 from orchestrator.report.conditions import condition as named
 from orchestrator.report.conditions import show
+from orchestrator.report.labels import labels as unreal
 from orchestrator.report.tables import Cell, Table
 from orchestrator.result.build import comparison_json
 from orchestrator.rundir import RunDirectory, block_turns, read_json
@@ -45,7 +46,7 @@ def comparisons(runs: Sequence[Run]) -> list[dict[str, Any]]:
 
 
 def answers(runs: Sequence[Run]) -> Iterator[str]:
-    """Same machine? Same recipe? In words, before any number."""
+    """Same machine? Same recipe? Real weights? In words, before any number."""
     facts = {
         "machine": [result["hardware"] or words.UNKNOWN for _, result in runs],
         "recipe": [result["recipe"] for _, result in runs],
@@ -62,6 +63,12 @@ def answers(runs: Sequence[Run]) -> Iterator[str]:
             yield safe.plain(f"Not the same recipe: all are called {values[0]}, but they differ.")
         else:
             yield safe.plain(f"The same {what}: {values[0]}.")
+    told_of: dict[str, list[str]] = {}
+    for name, (_, result) in zip(runs_named, runs, strict=True):
+        for label in unreal(result):
+            told_of.setdefault(label, []).append(name)
+    for label, where in told_of.items():
+        yield safe.plain(f"{', '.join(where)}: {label}")
 
 
 def conditions(runs: Sequence[Run], arm: str, phase: tuple[str, int]) -> Table:

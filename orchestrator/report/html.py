@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shlex
-from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -65,8 +64,8 @@ def render(facts: RunFacts) -> str:
 
 def commands(facts: RunFacts) -> list[str]:
     """What to type to get this run again, and this page again."""
-    given = facts.run.get("command") or ["museorch"]
-    again = shlex.join([Path(given[0]).name, *given[1:]])
+    given = facts.run.get("command") or [""]
+    again = shlex.join(["museorch", *given[1:]])
     return [without_secrets(again), "museorch report RUN --format html"]
 
 

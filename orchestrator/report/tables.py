@@ -148,7 +148,8 @@ def pairs(result: Mapping[str, Any], phase: Phase) -> Table:
         "The ratio is of what each request sees, beside it that of all output tokens over the "
         "time of the phase. ratio = tau factor x step-time factor x remainder: the drafter's "
         "quality, and what a step costs, which is verification x drafting where the two can be "
-        "told apart. Intervals are a bootstrap over prompts."
+        "told apart; the remainder is mostly drafts accepted beyond a reply's end. Intervals are a "
+        "bootstrap over prompts."
     )
     return _filled(Table("Pairs", columns, tuple(rows), note), MAY_BE_EMPTY)
 

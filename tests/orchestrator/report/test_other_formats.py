@@ -8,6 +8,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,8 @@ from markdown_it import MarkdownIt
 from backends.errors import InputError
 from orchestrator.report import between, markdown, several, terminal
 from orchestrator.report.facts import load
+from orchestrator.report.html import commands
+from orchestrator.report.labels import DUMMY
 from orchestrator.report.rows import metrics, samples, to_csv
 from orchestrator.result.build import build
 from orchestrator.rundir import RunDirectory
@@ -199,6 +202,30 @@ def test_runs_under_other_conditions_are_refused(tmp_path: Path) -> None:
         text.split()
     )
     assert max(map(len, text.splitlines())) <= 80
+
+
+def test_side_by_side_says_first_what_was_not_real(tmp_path: Path) -> None:
+    runs = [
+        (one, build(one))
+        for one in (
+            write_run(tmp_path / name, (PLAIN,), weights=weights)
+            for name, weights in (("a", "dummy toy"), ("b", "dummy toy"), ("c", "toy"))
+        )
+    ]
+    for text in (several.text(runs), several.as_markdown(runs)):
+        assert f"a, b: {DUMMY}" in " ".join(text.split())
+
+
+def test_a_run_without_a_model_of_its_own_says_so_beside_the_claims(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", (PLAIN,), weights="dummy toy")
+    done = museorch("claims", "check", str(run.path))
+    assert " ".join(done.stdout.split()).endswith(f" can be compared with this run. {DUMMY}")
+
+
+def test_a_run_that_was_started_as_a_module_tells_the_command(run: RunDirectory) -> None:
+    facts = load(run, build(run))
+    given = {"command": ["/somewhere/orchestrator/cli.py", "compare", "recipe.yaml"]}
+    assert commands(replace(facts, run=given))[0] == "museorch compare recipe.yaml"
 
 
 def test_runs_of_one_recipe_are_told_apart_in_the_terminal(tmp_path: Path) -> None:

@@ -92,7 +92,8 @@ def test_markdown_and_terminal_say_it(run: RunDirectory) -> None:
     assert "Power, energy and memory of the GPU" in text
     seen = " ".join(terminal.render(result).split())
     assert "share of memory's 1.00 TB/s: llamacpp-base" in seen
-    assert "Energy for each output token" in seen and " J at 500 W" in seen
+    assert "Energy for each output token" in seen
+    assert " J at 500 W" in seen
     assert "Start-up: llamacpp-base 1.5 s, llamacpp-dflash 1.5 s." in seen
 
 
