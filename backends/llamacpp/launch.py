@@ -13,7 +13,6 @@ from typing import Any
 from backends.base import (
     PORT,
     Call,
-    Chunk,
     CounterMap,
     Device,
     Drafter,
@@ -187,8 +186,7 @@ class LlamaCpp:
     def call(self, request: Request, model: str) -> Call:
         return wire.call(request, model)
 
-    def chunk(self, data: bytes) -> Chunk:
-        return wire.chunk(data)
+    chunk = staticmethod(wire.chunk)
 
     def slot_context(self, facts: Mapping[str, Any]) -> int | None:
         settings = (facts.get("/props") or {}).get("default_generation_settings") or {}

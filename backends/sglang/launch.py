@@ -10,7 +10,6 @@ from backends.base import (
     PORT,
     PUBLISHED_VOCABULARY,
     Call,
-    Chunk,
     CounterMap,
     Device,
     LaunchPlan,
@@ -193,8 +192,7 @@ class Sglang:
     def call(self, request: Request, model: str) -> Call:
         return wire.call(request, model)
 
-    def chunk(self, data: bytes) -> Chunk:
-        return wire.chunk(data)
+    chunk = staticmethod(wire.chunk)
 
     def slot_context(self, facts: Mapping[str, Any]) -> int | None:
         return (facts.get("/server_info") or {}).get("context_length")

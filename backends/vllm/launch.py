@@ -11,7 +11,6 @@ from backends.base import (
     PORT,
     PUBLISHED_VOCABULARY,
     Call,
-    Chunk,
     CounterMap,
     Device,
     Finding,
@@ -211,8 +210,7 @@ class Vllm:
     def call(self, request: Request, model: str) -> Call:
         return wire.call(request, model)
 
-    def chunk(self, data: bytes) -> Chunk:
-        return wire.chunk(data)
+    chunk = staticmethod(wire.chunk)
 
     def slot_context(self, facts: Mapping[str, Any]) -> int | None:
         models = (facts.get("/v1/models") or {}).get("data") or []

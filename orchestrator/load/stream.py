@@ -29,14 +29,17 @@ def events(raw: Sequence[tuple[int, bytes]]) -> Iterator[tuple[int, bytes]]:
     for at, part in raw:
         # Nearly every piece is a whole event, and its data one line.
         if not rest and part[:6] == DATA and part.find(b"\n") == len(part) - 2 and part[-1] == LF:
-            found = [part[6:-2]]
-        else:
-            *blocks, rest = (rest + part).split(b"\n\n")
-            found = [data for data in map(_data, blocks) if data is not None]
-        for data in found:
+            data = part[6:-2]
             if data == DONE:
                 return
             yield at, data
+            continue
+        *blocks, rest = (rest + part).split(b"\n\n")
+        for found in map(_data, blocks):
+            if found == DONE:
+                return
+            if found is not None:
+                yield at, found
 
 
 def _with_lf(raw: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, bytes]]:
